@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `args` | the command line |
 //! | `error` | what users are told when something fails, and exit codes |
+//! | `output` | what is printed, and readers that have left |
 //! | `node` | `hayloft node`: the daemon |
 //! | `calibrate` | `hayloft calibrate`: what a volume's device does |
 //! | `plan` | `hayloft plan`: disks and workers of a node, from calibrations |
@@ -22,6 +23,9 @@
 //! | `svg` | pictures as files |
 //! | `bench` | `hayloft bench`: the stock DataNode beside ours (cargo feature `lab`) |
 //! | `progress` | what is shown while something takes time |
+
+#[macro_use]
+mod output;
 
 mod args;
 #[cfg(feature = "lab")]
@@ -49,10 +53,16 @@ mod trash;
 
 use std::process::ExitCode;
 
+use hayloft_io::PatientAllocator;
+
 use clap::Parser as _;
 
 use args::{Cli, Command};
 use error::CliError;
+
+/// A node does not end because memory is short for a moment.
+#[global_allocator]
+static ALLOCATOR: PatientAllocator = PatientAllocator;
 
 fn main() -> ExitCode {
     let arguments = args::accept_apache_forms(std::env::args_os());

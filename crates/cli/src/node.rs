@@ -15,9 +15,6 @@ use crate::args::{NodeArgs, RollingUpgrade, environment};
 use crate::error::{CliError, FINDING, INTERRUPTED};
 use crate::logging;
 
-/// Descriptors below which a busy node runs out.
-const DESCRIPTORS_WANTED: u64 = 16_384;
-
 /// Runs the node until SIGTERM or SIGINT, or answers a question about it.
 pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     if args.print_config && args.markdown {
@@ -177,26 +174,19 @@ fn raise_descriptor_limit() {
             limit.current
         );
     }
-    if let Some(files) = getrlimit(Resource::Nofile)
-        .current
-        .filter(|files| *files < DESCRIPTORS_WANTED)
-    {
-        warn!(
-            files,
-            "few open files are allowed, each operation needs up to four: raise LimitNOFILE"
-        );
-    }
 }
 
 fn serve(config: Configuration, start: StartOption) -> Result<ExitCode, CliError> {
+    let advice = "raise the limits on processes and open files (ulimit -u, -n)";
+    let refused = |error| CliError::new(format!("cannot start threads: {error}"), "", advice);
+    // The runtime panics where it gets none.
+    let one = std::thread::Builder::new().spawn(|| ());
+    one.map_err(refused)?.join().unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("hayloft-net")
         .enable_all()
         .build()
-        .map_err(|error| {
-            let advice = "raise the limit on processes (ulimit -u)";
-            CliError::new(format!("cannot start threads: {error}"), "", advice)
-        })?;
+        .map_err(refused)?;
     let outcome = runtime.block_on(run_until_signalled(config, start));
     // Whatever did not end in its time is cut off, not waited for.
     runtime.shutdown_background();

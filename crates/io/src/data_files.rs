@@ -12,6 +12,7 @@ use bytes::Bytes;
 use crate::engine::{OpenMode, SyncKind};
 use crate::engines::Blocking;
 use crate::error::IoError;
+use crate::means::patiently;
 use crate::meta::Space;
 use crate::sys::write_back_file;
 
@@ -88,7 +89,7 @@ impl DataFiles {
                 .read(true)
                 .write(mode != OpenMode::ReadOnly)
                 .create_new(mode == OpenMode::CreateNew);
-            return Ok(DataFile(Kept::Plain(options.open(path)?)));
+            return Ok(DataFile(Kept::Plain(patiently(|| options.open(path))?)));
         };
         Ok(DataFile(Kept::Elsewhere(place.open(path, mode)?)))
     }
@@ -123,7 +124,7 @@ impl DataFiles {
         if depth > DEPTH_MAX {
             return Err(io::Error::other("directories too deep"));
         }
-        for entry in fs::read_dir(dir)? {
+        for entry in patiently(|| fs::read_dir(dir))? {
             let entry = entry?;
             match entry.file_type()? {
                 kind if kind.is_dir() => self.remove_below(&entry.path(), depth + 1)?,
@@ -140,7 +141,7 @@ impl DataFiles {
     /// Of both. The new file may be there in part.
     pub fn copy(&self, from: &Path, to: &Path) -> io::Result<u64> {
         if self.are_plain() {
-            return fs::copy(from, to);
+            return patiently(|| fs::copy(from, to));
         }
         // As fs::copy does it.
         match self.remove(to) {

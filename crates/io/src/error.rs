@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use crate::means::Means;
+
 /// What the caller should do about an [`IoError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IoErrorKind {
-    /// A passing shortage (memory, descriptors, interrupted): try again later.
+    /// The process lacks something (descriptors, memory, threads: [`Means`](crate::Means)), or the
+    /// call was interrupted or came too early. It says nothing of the disk: try again later.
     Retry,
     /// The file system or the quota is full: choose another volume.
     NoSpace,
@@ -54,6 +57,7 @@ impl IoErrorKind {
             | Errno::NOMEM
             | Errno::MFILE
             | Errno::NFILE
+            | Errno::NOBUFS
             | Errno::BUSY => Self::Retry,
             Errno::NOSPC | Errno::DQUOT => Self::NoSpace,
             Errno::ROFS => Self::ReadOnly,
@@ -269,6 +273,13 @@ impl IoError {
         &self.0.path
     }
 
+    /// What the process has too little of, if that is why it failed. It says nothing of the file or
+    /// the disk then: the same may work a moment later.
+    #[must_use]
+    pub fn lacks(&self) -> Option<Means> {
+        Means::of(Errno::from_raw_os_error(self.0.errno?))
+    }
+
     /// The kernel's errno, when the kernel said it.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
@@ -341,6 +352,28 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains('\n'));
+    }
+
+    #[test]
+    fn what_the_process_lacks_says_nothing_of_a_disk() {
+        for errno in [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOMEM,
+            Errno::AGAIN,
+            Errno::NOBUFS,
+        ] {
+            let error = IoError::from_errno(IoOp::Open, Path::new("/d/blk_1"), errno);
+            assert_eq!(error.kind(), IoErrorKind::Retry);
+            assert!(error.lacks().is_some() && !error.kind().suspects_volume());
+            // By way of an error of the standard library, too.
+            let wrapped = io::Error::from(error.clone());
+            assert_eq!(Means::lacking(&wrapped), error.lacks());
+            let again = IoError::from_std(IoOp::Read, Path::new("/d"), &wrapped);
+            assert_eq!(again.lacks(), error.lacks());
+        }
+        let busy = IoError::from_errno(IoOp::RemoveDir, Path::new("/d"), Errno::BUSY);
+        assert!(busy.lacks().is_none(), "it may last");
     }
 
     #[test]

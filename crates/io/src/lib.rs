@@ -13,11 +13,13 @@
 //! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.
 //! - [`apart`]: work that may end its process, done in another one.
 //! - [`error`]: [`IoError`], whose kind says what to do.
+//! - [`Means`]: what the process may run out of; [`patiently`] waits for it.
 //!
 //! Limits: [`DiskConfig`] (operations per class, threads), the budget of each `BufferPool`,
 //! [`BUFFER_MAX`] per buffer, the caller's limit on small files. A full
 //! queue or pool makes its caller wait; nothing grows.
 
+mod allocator;
 pub mod apart;
 mod behind;
 pub mod buffer;
@@ -35,11 +37,13 @@ mod latency;
 mod load;
 mod lock;
 mod mapping;
+mod means;
 pub mod meta;
 mod mount;
 mod residency;
 mod sys;
 
+pub use allocator::PatientAllocator;
 pub use behind::{CacheHints, WriteBehind};
 pub use buffer::{
     ALIGNMENT, AlignedBuf, BUFFER_MAX, BufferPool, ReservedRoom, WRITE_BUFFER, WriteBuffers,
@@ -59,6 +63,7 @@ pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};
 pub use known::{Known, known};
 pub use lock::RecordLock;
+pub use means::{Means, descriptors_max, descriptors_open, patiently};
 pub use meta::{Meta, MetaHook, Space};
 pub use mount::{Mount, mount_of};
 pub use residency::is_resident;

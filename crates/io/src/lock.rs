@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::means::patiently;
 
 /// How much of the holder's note is quoted in the error.
 const NOTE_MAX: u64 = 256;
@@ -76,11 +77,9 @@ impl RecordLock {
         let before = std::fs::metadata(path).map_err(failed)?;
         let id = (before.dev(), before.ino());
         let reserved = Reserved::claim(id).ok_or_else(|| taken("this process"))?;
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(failed)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let mut file = patiently(|| options.open(path)).map_err(failed)?;
         let opened = file.metadata().map_err(failed)?;
         if (opened.dev(), opened.ino()) != id {
             return Err(IoError::new(

@@ -17,6 +17,7 @@ use crate::disk::{Disk, Lane};
 use crate::engine::IoFuture;
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::lock::RecordLock;
+use crate::means::patiently;
 use crate::mount::{self, Mount};
 
 /// Watches, delays or refuses operations on names; how decorators take part in [`Meta`].
@@ -209,7 +210,9 @@ impl Meta {
 
     /// Makes the names in a directory durable.
     pub fn sync_dir(&self, path: &Path) -> IoFuture<Result<(), IoError>> {
-        self.simple(IoOp::SyncDir, path, |path| File::open(path)?.sync_all())
+        self.simple(IoOp::SyncDir, path, |path| {
+            patiently(|| File::open(path))?.sync_all()
+        })
     }
 
     /// Space of the file system under `path`, or of the device of stubs.
@@ -247,7 +250,7 @@ impl Meta {
 /// See [`Meta::read_small`].
 pub(crate) fn read_small(path: &Path, limit: usize) -> Result<Vec<u8>, IoError> {
     let failed = |e: io::Error| IoError::from_std(IoOp::ReadSmall, path, &e);
-    let file = File::open(path).map_err(failed)?;
+    let file = patiently(|| File::open(path)).map_err(failed)?;
     let mut contents = Vec::new();
     let one_more = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     file.take(one_more)
@@ -294,19 +297,16 @@ pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), IoE
     } else {
         dir.to_owned()
     };
-    File::open(dir)
+    patiently(|| File::open(&dir))
         .and_then(|d| d.sync_all())
         .map_err(failed("syncing the directory"))
 }
 
 fn write_new(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     // A leftover of a crashed process with our pid may be in the way; no process owns it.
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(mode)
-        .open(path)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(mode);
+    let mut file = patiently(|| options.open(path))?;
     file.write_all(contents)?;
     file.sync_all()
 }

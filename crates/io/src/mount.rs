@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::means::patiently;
 
 /// Largest mount table that is read, in bytes.
 const TABLE_MAX: u64 = 4 << 20;
@@ -28,7 +29,7 @@ pub fn mount_of(path: &Path) -> Result<Mount, IoError> {
     let real = fs::canonicalize(path).map_err(|e| IoError::from_std(IoOp::Mount, path, &e))?;
     let table = Path::new("/proc/self/mountinfo");
     let mut text = Vec::new();
-    fs::File::open(table)
+    patiently(|| fs::File::open(table))
         .and_then(|f| f.take(TABLE_MAX).read_to_end(&mut text))
         .map_err(|e| IoError::from_std(IoOp::Mount, table, &e))?;
     String::from_utf8_lossy(&text)

@@ -170,6 +170,8 @@ pub struct StoreConfig {
     pub earlier_staging: Vec<PathBuf>,
     /// The duplicate that loses at start is deleted (`dfs.datanode.duplicate.replica.deletion`).
     pub delete_duplicates: bool,
+    /// Files of a finalized replica stay open for so long after the last reader asked for them.
+    pub kept_open: Duration,
     /// Minimum time between two checks of the same volume (`dfs.datanode.disk.check.min.gap`). More
     /// than a second counts as one: a check is a few small operations, and a dead disk should be
     /// noticed soon.
@@ -212,6 +214,7 @@ impl Default for StoreConfig {
             commit_interval: Duration::from_secs(5),
             earlier_staging: Vec::new(),
             delete_duplicates: true,
+            kept_open: Duration::from_secs(30),
             check_min_gap: Duration::from_secs(15 * 60),
             check_timeout: Duration::from_secs(10 * 60),
             scan: ScanConfig {

@@ -22,6 +22,9 @@ pub enum StoreErrorKind {
     VolumeFailed,
     /// Reading or writing failed. The volume is being checked when the error suspects it.
     Io,
+    /// The process lacks descriptors, memory or threads. It says nothing of a disk: try
+    /// again later.
+    Retry,
     /// The block pool is not loaded (yet): try again later.
     NotReady,
     /// Data and checksums on the disk do not fit together.
@@ -101,6 +104,7 @@ impl StoreError {
     #[must_use]
     pub fn io(doing: impl fmt::Display, error: IoError) -> Self {
         let kind = match error.kind() {
+            IoErrorKind::Retry if error.lacks().is_some() => StoreErrorKind::Retry,
             IoErrorKind::NoSpace => StoreErrorKind::OutOfSpace,
             IoErrorKind::Closed => StoreErrorKind::Closed,
             _ => StoreErrorKind::Io,

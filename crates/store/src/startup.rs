@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta};
 use hayloft_parity::PARITY_DIR;
@@ -52,6 +52,9 @@ async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
     }
 }
 
+/// How long a start waits for descriptors, memory or threads.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Opens the configured volumes. See [`Store::open`](crate::Store::open).
 pub async fn open(
     config: StoreConfig,
@@ -67,6 +70,7 @@ pub async fn open(
         let path = o.config.clone();
         match admit(&inner, o).await {
             Ok(_) => {}
+            Err(e) if e.kind() == StoreErrorKind::Retry => return Err(e),
             Err(e) => note_failure(&inner, &path, &e),
         }
     }
@@ -89,6 +93,8 @@ pub async fn open(
     crate::background::block_scanner::start(&inner);
     let scanner = crate::background::directory_scanner::run(Arc::clone(&inner));
     inner.tasks.spawn(scanner.in_current_span());
+    let idle_files = crate::background::idle_files::run(Arc::clone(&inner));
+    inner.tasks.spawn(idle_files);
     Ok(inner)
 }
 
@@ -112,7 +118,7 @@ async fn open_volumes(inner: &Arc<StoreState>) -> Result<Vec<OpenedVolume>, Stor
     directories::recall(inner, &looks);
     let attempts = looks.iter().map(|look| async {
         look.check(inner)?;
-        inner.open_volume(&look.config).await
+        open_patiently(inner, &look.config).await
     });
     let attempts = futures_util::future::join_all(attempts).await;
     let mut opened = Vec::new();
@@ -121,6 +127,8 @@ async fn open_volumes(inner: &Arc<StoreState>) -> Result<Vec<OpenedVolume>, Stor
             Ok(o) => opened.push(o),
             // Nothing is wrong with the directory: to go on without it would hide a mistake.
             Err(e) if e.is_in_use() => return Err(e),
+            // Nor is the volume to blame for what the process lacks.
+            Err(e) if e.kind() == StoreErrorKind::Retry => return Err(e),
             Err(e) => note_failure(inner, &look.config, &e),
         }
     }
@@ -132,6 +140,25 @@ fn name_node(inner: &StoreState) {
     let mut identity = inner.identity();
     if identity.datanode_uuid.is_empty() {
         identity.datanode_uuid = Uuid::new_v4().to_string();
+    }
+}
+
+/// Opens a volume. While the process lacks something for that, it tries again for a while: what
+/// was there before may be ending.
+async fn open_patiently(
+    inner: &StoreState,
+    volume: &VolumeConfig,
+) -> Result<OpenedVolume, StoreError> {
+    let until = Instant::now() + START_PATIENCE;
+    loop {
+        match inner.open_volume(volume).await {
+            Err(error) if error.kind() == StoreErrorKind::Retry && Instant::now() < until => {
+                warn!(volume = %volume.path.display(), %error, "opening a volume waits for what \
+                    the process lacks");
+                tokio::time::sleep(volume_failure::LACKING).await;
+            }
+            outcome => return outcome,
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::schedule::{Next, Policy, Request, Scheduler, Ticket};
 use super::stats::DiskStats;
 use super::workers::{Job, STACK_BYTES, guarded};
+use crate::means::Means;
 
 struct Core {
     scheduler: Scheduler<Job>,
@@ -127,8 +128,9 @@ impl DataLane {
         }
         for _ in 0..start {
             if let Err(error) = self.spawn() {
-                tracing::warn!(lane = self.name, %error, "cannot start another I/O thread; check \
-                    the limit on threads");
+                // The threads that there are take what was chosen.
+                Means::Threads.note();
+                tracing::debug!(lane = self.name, %error, "cannot start another I/O thread");
                 self.lock().threads -= 1;
             }
         }

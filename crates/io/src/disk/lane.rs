@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::workers::{Job, STACK_BYTES, guarded};
 use crate::class::IoClass;
+use crate::means::Means;
 
 /// What is done, and to what.
 #[derive(Clone)]
@@ -137,8 +138,9 @@ impl TaskLane {
         };
         drop(queues);
         if let Err(error) = self.spawn(slot) {
-            tracing::warn!(lane = self.name, %error, "cannot start another I/O thread; check the \
-                limit on threads");
+            // The threads that there are take it.
+            Means::Threads.note();
+            tracing::debug!(lane = self.name, %error, "cannot start another I/O thread");
         }
         None
     }

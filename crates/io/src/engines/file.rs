@@ -25,6 +25,7 @@ use crate::engine::{Advice, OpenMode, SyncKind};
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::known::known;
 use crate::load::load;
+use crate::means::patiently;
 use crate::sys;
 
 /// Bytes handed to the page cache in one call. The kernel allocates in as few pieces of memory as
@@ -48,7 +49,7 @@ pub(super) fn open_regular(path: &Path, mode: OpenMode) -> Result<(File, Metadat
         .mode(0o644)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     let failed = |e: std::io::Error| IoError::from_std(IoOp::Open, path, &e);
-    let file = options.open(path).map_err(failed)?;
+    let file = patiently(|| options.open(path)).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
     if meta.is_file() {
         return Ok((file, meta));

@@ -9,6 +9,7 @@
 //! that its NameNode refuses, leaves the others alone.
 
 mod error;
+pub(crate) mod means;
 mod node;
 mod nodes_on_disk;
 mod ports;
@@ -26,6 +27,7 @@ use tracing::{Instrument as _, error, info, warn};
 
 pub use error::StartError;
 
+use self::means::{ClientShares, Taken};
 use self::running::{Machinery, Opened, Running, span_of};
 use crate::store_config::write_memory;
 use crate::xceiver::{Settings, XceiverShared};
@@ -58,9 +60,18 @@ pub async fn run(
         warn!("{line}");
     }
     let machinery = machinery(&current, &nodes);
-    drop(current);
     let planned = planned(config, nodes);
     let opened = open_all(planned, &machinery, &shutdown).await?;
+    let machinery = Machinery {
+        shares: share(&opened, &current),
+        ..machinery
+    };
+    drop(current);
+    machinery
+        .xceivers
+        .limit_connections(machinery.shares.transfers);
+    tokio::spawn(means::report(shutdown.child_token()));
+    tokio::spawn(means::keep_a_blocking_thread(shutdown.child_token()));
     let running = start_all(opened, start, &machinery, &shutdown).await?;
     let alone = running.len() == 1;
     let outcomes = join_all(running.into_iter().map(|(name, node)| async move {
@@ -71,6 +82,23 @@ pub async fn run(
         outcome
     }));
     verdict(outcomes.await, &shutdown)
+}
+
+/// What clients may take of the process's descriptors, with a line in the log when that is little.
+fn share(opened: &[(Option<NodeName>, Opened)], config: &Configuration) -> ClientShares {
+    let limit = hayloft_io::descriptors_max();
+    let volumes = opened.iter().map(|(_, node)| node.volumes());
+    let taken = Taken {
+        limit,
+        // Where the kernel does not say, a process at rest has about so many.
+        open: hayloft_io::descriptors_open().unwrap_or(64),
+        nodes: opened.len() as u64,
+        volumes: volumes.sum::<usize>() as u64,
+    };
+    if let Some(line) = taken.remark(config) {
+        warn!("{line}");
+    }
+    taken.shares()
 }
 
 /// What the directories say about how many nodes they are for; remarks for the log.
@@ -91,6 +119,7 @@ fn machinery(config: &Configuration, nodes: &[VirtualNode]) -> Machinery {
     Machinery {
         store: (!nodes.is_empty()).then(|| StoreShared::new(bytes).expecting(nodes.len())),
         xceivers: XceiverShared::new(Settings::from_config(config).reading_memory),
+        shares: ClientShares::UNLIMITED,
     }
 }
 

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span, info, info_span};
 
 use super::StartError;
+use super::means::ClientShares;
 use super::node::{Node, ToldOfStore, settings};
 use super::ports::Bound;
 use super::stop::{self, Deadline};
@@ -39,6 +40,8 @@ pub(super) struct Machinery {
     /// `None`: one node, which has all for itself.
     pub(super) store: Option<StoreShared>,
     pub(super) xceivers: XceiverShared,
+    /// What clients may have open.
+    pub(super) shares: ClientShares,
 }
 
 /// A node whose volumes and ports are open; it serves nothing yet.
@@ -87,6 +90,11 @@ impl Opened {
     /// How NameNodes know the node.
     pub(super) fn datanode_uuid(&self) -> String {
         self.store.datanode_uuid()
+    }
+
+    /// Volumes that are in use.
+    pub(super) fn volumes(&self) -> usize {
+        self.store.volume_report().len()
     }
 
     /// Gives volumes and ports up.
@@ -225,10 +233,11 @@ impl Running {
         let transfer = crate::xceiver::serve(xceivers, bound.xfer);
         let stop = self.node.stop.child_token();
         let counts = Arc::clone(&self.node.rpc_stats);
-        let rpc = crate::ipc::serve(self.node.clone(), bound.ipc, stop, counts);
+        let shares = self.machinery.shares;
+        let rpc = crate::ipc::serve(self.node.clone(), bound.ipc, shares.rpc, stop, counts);
         let stop = self.node.stop.child_token();
         self.span
-            .in_scope(|| crate::http::serve(self.node.clone(), bound.web, stop));
+            .in_scope(|| crate::http::serve(self.node.clone(), bound.web, shares.web, stop));
         self.tasks.spawn(events.instrument(self.span.clone()));
         self.tasks.spawn(transfer.instrument(self.span.clone()));
         self.tasks.spawn(rpc.instrument(self.span.clone()));

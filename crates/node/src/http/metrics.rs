@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use hayloft_io::IoClass;
 use hayloft_io::disk::ClassStats;
+use hayloft_io::{IoClass, Means};
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::{WebHost, activity_metrics, beans};
@@ -108,6 +108,14 @@ fn node(text: &mut Exposition, host: &dyn WebHost) {
         "Volumes that have failed.",
         count,
     );
+    text.family(
+        "shortages_total",
+        "counter",
+        "How often the process lacked something, and work waited or was refused.",
+    );
+    for means in Means::ALL {
+        text.sample("shortages_total", &[("what", means.name())], means.met());
+    }
     text.family("active", "gauge", "What the data transfer port does now.");
     for (name, activity) in [
         ("connections", Activity::Connection),

@@ -1,9 +1,11 @@
 //! Connections of the web port: threads of their own, and limits on all that a peer may do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::{Extension, Router};
+use hayloft_io::Means;
+use hayloft_rpc::AcceptTrouble;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -11,11 +13,12 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 
 use super::patience::{PatientStream, Peer};
 use super::tls::Tls;
 use super::{WebHost, router};
+use crate::daemon::means::keep_a_blocking_thread;
 
 /// Connections at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 1024;
@@ -32,6 +35,9 @@ const THREADS: usize = 2;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 100;
 
+/// A pause before threads are asked for again.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Where the web is served.
 #[derive(Default)]
 pub(crate) struct WebPorts {
@@ -39,37 +45,88 @@ pub(crate) struct WebPorts {
     pub(crate) tls: Option<(TcpListener, Arc<Tls>)>,
 }
 
-/// Serves the web ports until the node stops, on threads of its own.
-pub(crate) fn serve(host: Arc<dyn WebHost>, ports: WebPorts, stop: CancellationToken) {
+/// Serves the web ports until the node stops, on threads of its own. At most `connections_max`
+/// connections are served at the same time. Where there are no threads it tries again.
+pub(crate) fn serve(
+    host: Arc<dyn WebHost>,
+    ports: WebPorts,
+    connections_max: usize,
+    stop: CancellationToken,
+) {
     let span = tracing::Span::current();
-    let thread = std::thread::Builder::new().name("http".into());
-    let spawned = thread.spawn(move || {
-        let _entered = span.enter();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
+    let places = Arc::new(Semaphore::new(connections_max.min(CONNECTIONS_MAX)));
+    let waiting = Arc::new(Mutex::new(Some((host, ports))));
+    tokio::spawn(async move {
+        loop {
+            let (waiting, places) = (Arc::clone(&waiting), Arc::clone(&places));
+            let (span, ended) = (span.clone(), stop.clone());
+            let thread = std::thread::Builder::new().name("http".into());
+            let spawned = thread.spawn(move || {
+                let _entered = span.enter();
+                let work = waiting
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take();
+                if let Some((host, ports)) = work {
+                    serve_here(host, ports, places, ended);
+                }
+            });
+            let Err(error) = spawned else { return };
+            Means::Threads.note();
+            debug!(%error, "the web port waits for a thread");
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+        }
+    });
+}
+
+/// Serves on this thread, and others of its own.
+fn serve_here(
+    host: Arc<dyn WebHost>,
+    ports: WebPorts,
+    places: Arc<Semaphore>,
+    stop: CancellationToken,
+) {
+    let build = || {
+        tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("http")
             .enable_all()
-            .build();
-        match runtime {
-            Ok(runtime) => {
-                runtime.block_on(serve_all(host, ports, stop));
+            .build()
+    };
+    // A builder without its first thread panics.
+    while !stop.is_cancelled() {
+        match std::panic::catch_unwind(build) {
+            Ok(Ok(runtime)) => {
+                runtime.block_on(serve_all(host, ports, places, stop));
                 // Files that are still written stay open, as when the node is killed.
                 runtime.shutdown_background();
+                return;
             }
-            Err(error) => error!(%error, "the web port is not served: no runtime for it"),
+            Ok(Err(error)) => {
+                Means::lacking(&error).unwrap_or(Means::Threads).note();
+                debug!(%error, "the web port waits for a runtime");
+            }
+            Err(_) => Means::Threads.note(),
         }
-    });
-    if let Err(error) = spawned {
-        error!(%error, "the web port is not served: no thread for it");
+        std::thread::sleep(AGAIN);
     }
 }
 
-async fn serve_all(host: Arc<dyn WebHost>, ports: WebPorts, stop: CancellationToken) {
+async fn serve_all(
+    host: Arc<dyn WebHost>,
+    ports: WebPorts,
+    places: Arc<Semaphore>,
+    stop: CancellationToken,
+) {
     let web = Web {
         router: router(host),
-        places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        places,
         stop,
     };
+    let kept = keep_a_blocking_thread(web.stop.clone());
     let plain = async {
         if let Some(listener) = ports.plain {
             web.accept(listener, None).await;
@@ -81,7 +138,7 @@ async fn serve_all(host: Arc<dyn WebHost>, ports: WebPorts, stop: CancellationTo
             tokio::join!(watch, web.accept(listener, Some(tls)));
         }
     };
-    tokio::join!(plain, tls);
+    tokio::join!(kept, plain, tls);
 }
 
 /// What both ports serve, and share.
@@ -102,6 +159,7 @@ impl Web {
                 return;
             }
         };
+        let mut trouble = AcceptTrouble::of("web");
         loop {
             let place = Arc::clone(&self.places).acquire_owned();
             let accepted = async {
@@ -116,10 +174,18 @@ impl Web {
                 },
             };
             let (stream, peer) = match accepted {
-                Ok((stream, from)) => (stream, Peer::new(from.ip())),
+                Ok((stream, from)) => {
+                    trouble.works();
+                    (stream, Peer::new(from.ip()))
+                }
                 Err(error) => {
-                    warn!(%error, "the web port cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    if let Some(means) = Means::lacking(&error) {
+                        means.note();
+                    }
+                    tokio::select! {
+                        () = self.stop.cancelled() => return,
+                        () = tokio::time::sleep(trouble.failed(&error)) => {}
+                    }
                     continue;
                 }
             };

@@ -25,18 +25,25 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use hayloft_conf::{Configuration, keys};
+use hayloft_io::Means;
 use hayloft_rpc::server::{self, Limits, RpcStats};
 pub use host::Host;
 
 /// Serves the IPC port until `stop`; calls under way then have 5 s to finish. Limits are taken from
-/// the configuration once. Calls are counted in `stats`.
+/// the configuration once; no more than `connections_max` connections are open. Calls are counted
+/// in `stats`.
 pub async fn serve(
     host: Arc<dyn Host>,
     listener: TcpListener,
+    connections_max: usize,
     stop: CancellationToken,
     stats: Arc<RpcStats>,
 ) {
     let limits = limits(&host.config().current());
+    let limits = Limits {
+        connections: limits.connections.min(connections_max),
+        ..limits
+    };
     let context = protocols::Context::new(host);
     server::serve_counted(listener, context, limits, stop, stats).await;
 }
@@ -60,6 +67,11 @@ fn limits(config: &Configuration) -> Limits {
         // A client lets go first, after one idle time of its own.
         idle_crowded: idle.saturating_mul(2).max(Duration::from_secs(1)),
         idle_threshold: count(&keys::IPC_IDLE_THRESHOLD),
+        not_accepted: |error| {
+            if let Some(means) = Means::lacking(error) {
+                means.note();
+            }
+        },
         ..defaults
     }
 }

@@ -16,11 +16,11 @@ use super::error_reports::{ErrorReport, ErrorReports};
 use super::pool::PoolService;
 use super::registration::{Namespace, demands_authorization, demands_tokens, may_succeed_later};
 use super::service_side::NodeSide;
-use super::trouble::Trouble;
 use super::{block_report, heartbeat, ibr, lifeline, settings};
 use crate::namenode::block_report::ReportSchedule;
 use crate::namenode::ibr::{Added, Batch, BlockChange, IbrQueue};
 use hayloft_conf::{NameNodeAddr, keys};
+use hayloft_rpc::Trouble;
 use hayloft_rpc::{DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL, RpcClient, RpcError};
 
 /// Waits between attempts to reach a NameNode during the handshake; the last one repeats.

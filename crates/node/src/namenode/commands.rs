@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hayloft_store::RollingUpgradeState;
+use hayloft_store::{RollingUpgradeState, StoreErrorKind};
 use hayloft_wire::ids::{Block, PoolId};
 use hayloft_wire::proto::datanode::{
     BlockCommand, BlockCommandAction, BlockIdCommandAction, DatanodeCommand, DatanodeCommandType,
@@ -238,8 +238,16 @@ impl Commander {
         let in_progress = Arc::clone(&self.deletions).try_read_owned();
         self.spawn(async move {
             let _in_progress = in_progress;
-            if let Err(error) = node.store.invalidate(&pool, &blocks).await {
-                tracing::warn!(%pool, "the NameNode's order to delete {count} replica(s): {error}");
+            match node.store.invalidate(&pool, &blocks).await {
+                Ok(()) => {}
+                // A NameNode repeats orders, also such as were carried out.
+                Err(error) if error.kind() == StoreErrorKind::NotFound => {
+                    tracing::debug!(%pool, "the NameNode's order to delete replicas: {error}");
+                }
+                Err(error) => {
+                    tracing::warn!(%pool, "the NameNode's order to delete {count} replica(s): \
+                        {error}");
+                }
             }
         });
     }

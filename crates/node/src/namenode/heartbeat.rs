@@ -16,9 +16,9 @@ use super::pool::PoolService;
 use super::registration::demands_tokens;
 use super::service_side::NodeSide;
 use super::settings;
-use super::trouble::Trouble;
 use crate::activity::Timed;
 use hayloft_rpc::RpcError;
+use hayloft_rpc::Trouble;
 
 /// Exceptions by which a NameNode says that it does not want this node.
 const REFUSALS: [&str; 3] = [

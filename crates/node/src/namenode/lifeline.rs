@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::pool::PoolService;
-use super::trouble::Trouble;
 use super::{heartbeat, settings};
 use crate::activity::Timed;
+use hayloft_rpc::Trouble;
 
 /// Sends a lifeline whenever no heartbeat was answered for a heartbeat and a lifeline interval, and
 /// then one per lifeline interval. Without a lifeline address it only waits.

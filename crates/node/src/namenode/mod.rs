@@ -15,7 +15,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `ibr::queue`, `active_namenode`, `block_report::lease`, `trouble`, `version` | pure rules |
+//! | `ibr::queue`, `active_namenode`, `block_report::lease`, `version` | pure rules |
 //! | `actor`, `heartbeat`, `ibr`, `block_report`, `error_reports`, `lifeline` | one NameNode |
 //! | `pool`, `commands`, `registration` | one pool |
 //! | `events` | what the store tells |
@@ -36,7 +36,6 @@ mod pool;
 mod registration;
 mod service_side;
 mod settings;
-mod trouble;
 mod version;
 mod work;
 

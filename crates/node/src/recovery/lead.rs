@@ -163,6 +163,9 @@ async fn ask(
             Err(PeerError::RecoveryInProgress(why)) => {
                 return Err(RecoveryError::Superseded(format!("{}: {why}", name(at))));
             }
+            Err(PeerError::Lacking(why)) => {
+                return Err(RecoveryError::SyncFailed(format!("{}: {why}", name(at))));
+            }
             Err(PeerError::Failed(why)) => {
                 info!(%block, node = name(at), why, "a location takes no part in block recovery");
                 Answer::Failed
@@ -218,18 +221,13 @@ async fn commit(
     block: &ExtendedBlock,
     request: CommitBlockSynchronizationRequest,
 ) -> Result<(), RecoveryError> {
-    info!(
-        %block,
-        new_generation_stamp = request.new_gen_stamp,
-        new_length = request.new_length,
-        delete = request.delete_block,
-        nodes = request.new_taragets.len(),
-        "block recovered"
-    );
-    peers
-        .commit(&block.pool, request)
-        .await
-        .map_err(RecoveryError::Commit)
+    let (stamp, length) = (request.new_gen_stamp, request.new_length);
+    let (delete, nodes) = (request.delete_block, request.new_taragets.len());
+    let taken = peers.commit(&block.pool, request).await;
+    taken.map_err(RecoveryError::Commit)?;
+    info!(%block, new_generation_stamp = stamp, new_length = length, delete, nodes,
+        "block recovered");
+    Ok(())
 }
 
 /// Closes the file; what else changes is filled in.

@@ -25,6 +25,10 @@ pub(super) enum PeerError {
     /// A newer recovery owns its replica: this one has to stop.
     #[error("a newer recovery is under way: {0}")]
     RecoveryInProgress(String),
+    /// This node lacks what its own part takes. Its replica is as good as before: without it the
+    /// block would lose one.
+    #[error("{0}")]
+    Lacking(String),
     /// Anything else.
     #[error("{0}")]
     Failed(String),
@@ -34,6 +38,7 @@ impl From<StoreError> for PeerError {
     fn from(error: StoreError) -> Self {
         match error.kind() {
             StoreErrorKind::RecoveryInProgress => Self::RecoveryInProgress(error.to_string()),
+            StoreErrorKind::Retry => Self::Lacking(error.to_string()),
             _ => Self::Failed(error.to_string()),
         }
     }

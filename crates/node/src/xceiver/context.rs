@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use hayloft_io::BufferPool;
 use hayloft_store::Store;
 use hayloft_wire::ids::PoolId;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -159,6 +159,10 @@ impl Xceivers {
     /// The store of another node of this process.
     pub(super) fn sibling(&self, uuid: &str) -> Option<Store> {
         self.0.shared.store_of(uuid)
+    }
+
+    pub(super) fn client_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.shared.client_place()
     }
 
     pub(super) fn places(&self) -> &Arc<Semaphore> {

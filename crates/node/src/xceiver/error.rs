@@ -97,6 +97,11 @@ impl XferError {
         matches!(self, Self::Store(e) if e.kind() == StoreErrorKind::Corrupt)
     }
 
+    /// The process lacks something: no one else is to blame.
+    pub(super) fn lacks_means(&self) -> bool {
+        matches!(self, Self::Store(e) if e.kind() == StoreErrorKind::Retry)
+    }
+
     /// The disk may be to blame.
     pub(super) fn suspects_disk(&self) -> bool {
         matches!(self, Self::Store(e)

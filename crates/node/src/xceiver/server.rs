@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hayloft_io::Means;
+use hayloft_rpc::AcceptTrouble;
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{self, BlockOpResponse, Op, OpError, OpRequest, Status};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::Instrument as _;
 
@@ -19,10 +22,6 @@ use crate::activity::{Count, Timed};
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::loopback_congestion::Pacing;
 use crate::xceiver::net::threads::{ThreadPlace, Threads};
-
-/// Pause after a failed accept (no descriptors left, mostly), doubled up to the longest.
-const BACKOFF_MIN: Duration = Duration::from_millis(10);
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// Operations in progress get this long to end by themselves at shutdown.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -41,29 +40,36 @@ const SHORT_CIRCUIT_VERSION: u32 = 1;
 pub async fn serve(x: Xceivers, listener: TcpListener) {
     let threads = x.threads();
     let pacing = Pacing::of_listener(&listener, x.settings().unpaced_local);
-    let mut backoff = BACKOFF_MIN;
+    let mut trouble = AcceptTrouble::of("data transfer");
+    let mut short = Means::Memory.met();
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             () = x.shutdown_token().cancelled() => break,
             _ = look.tick() => {
-                x.memory().trim(IDLE_MEMORY);
+                // Where memory is short, what is idle goes at once.
+                let now = Means::Memory.met();
+                let calm = std::mem::replace(&mut short, now) == now;
+                x.memory().trim(if calm { IDLE_MEMORY } else { Duration::ZERO });
                 continue;
             }
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
-                backoff = BACKOFF_MIN;
+                trouble.works();
                 pacing.settle(&stream);
                 admit(&x, threads, stream);
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a data transfer connection; trying again in \
-                    {backoff:?}");
-                tokio::time::sleep(backoff).await;
-                backoff = (backoff * 2).min(BACKOFF_MAX);
+                if let Some(means) = Means::lacking(&error) {
+                    means.note();
+                }
+                tokio::select! {
+                    () = x.shutdown_token().cancelled() => break,
+                    () = tokio::time::sleep(trouble.failed(&error)) => {}
+                }
             }
         }
     }
@@ -81,24 +87,27 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
 /// stock clients take for a busy node.
 fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
     let settings = x.settings();
-    if x.stats().now(Activity::Connection) >= settings.max_connections {
+    let full = x.stats().now(Activity::Connection) >= settings.max_connections;
+    let Some(place) = x.client_place().filter(|_| !full) else {
         x.stats().rejected.add(1);
         if let Some(skipped) = x.log_limit().may_log() {
+            let limit = match full {
+                true => "dfs.datanode.max.transfer.threads",
+                false => "open files (LimitNOFILE, ulimit -n)",
+            };
             tracing::warn!(
-                limit = settings.max_connections,
                 skipped,
-                "a data transfer connection was closed: the limit of \
-                    dfs.datanode.max.transfer.threads is reached"
+                "a data transfer connection was closed: the limit of {limit} is reached"
             );
         }
         return;
-    }
+    };
     let gauge = x.stats().enter(Activity::Connection);
     let (x, tasks) = (x.clone(), x.tasks().clone());
     let Ok(stream) = stream.into_std() else {
         return; // Only if it was not registered.
     };
-    let session = |place| async move {
+    let session = |thread| async move {
         // From now on this thread looks after it.
         let opened = TcpStream::from_std(stream).and_then(|stream| Conn::new(stream, &settings));
         let conn = match opened {
@@ -113,10 +122,11 @@ fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
             conn,
             settings,
             _gauge: gauge,
+            _place: place,
         };
-        session.run(place).await;
+        session.run(thread).await;
     };
-    threads.spawn(&tasks, |place| session(place).in_current_span());
+    threads.spawn(&tasks, |thread| session(thread).in_current_span());
 }
 
 /// An open connection and what it needs.
@@ -125,6 +135,7 @@ struct Session {
     conn: Conn,
     settings: Arc<Settings>,
     _gauge: Gauge,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Session {
@@ -254,6 +265,8 @@ fn report(x: &Xceivers, op: Op, conn: &Conn, error: &XferError) {
                 );
             }
         }
+        // Counted, and said for all of them.
+        _ if error.lacks_means() => tracing::debug!(op, peer, "refused: {error}"),
         _ => tracing::warn!(op, peer, "failed: {error}"),
     }
 }

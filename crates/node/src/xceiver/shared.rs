@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use hayloft_io::BufferPool;
 use hayloft_store::Store;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::settings::DATA_MEMORY;
 use crate::xceiver::net::threads::Threads;
@@ -12,6 +12,9 @@ use crate::xceiver::net::threads::Threads;
 /// Streams that may hold write buffers for packets they have not sent in full, two buffers each at
 /// most. Further streams are received elsewhere and copied.
 const PLACES: usize = 32;
+
+/// Connections of all nodes, before descriptors are counted: as many as the configuration allows.
+const CLIENTS_MAX: usize = 10_000_000;
 
 /// Memory, places and threads of the data transfer services of a process, and which nodes these
 /// are of. Clones are the same.
@@ -21,6 +24,8 @@ pub struct XceiverShared(Arc<Inner>);
 struct Inner {
     memory: BufferPool,
     places: Arc<Semaphore>,
+    /// A permit for each connection that clients may have.
+    clients: Arc<Semaphore>,
     /// What connections run on, once they are served.
     threads: OnceLock<Threads>,
     /// The nodes, as many as the process has.
@@ -34,9 +39,22 @@ impl XceiverShared {
         Self(Arc::new(Inner {
             memory: BufferPool::new(DATA_MEMORY.saturating_add(reading_memory)),
             places: Arc::new(Semaphore::new(PLACES)),
+            clients: Arc::new(Semaphore::new(CLIENTS_MAX)),
             threads: OnceLock::new(),
             nodes: RwLock::default(),
         }))
+    }
+
+    /// From now on clients have at most `connections` with all nodes together. Called once, before
+    /// the first is accepted.
+    pub fn limit_connections(&self, connections: usize) {
+        let too_many = CLIENTS_MAX.saturating_sub(connections);
+        self.0.clients.forget_permits(too_many);
+    }
+
+    /// The place of a client's connection; `None` when all are taken.
+    pub(super) fn client_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.clients).try_acquire_owned().ok()
     }
 
     pub(super) fn memory(&self) -> &BufferPool {

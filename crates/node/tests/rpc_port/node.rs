@@ -192,7 +192,13 @@ impl Node {
         });
         let stop = CancellationToken::new();
         let counts = Arc::default();
-        tokio::spawn(ipc::serve(host.clone(), listener, stop.clone(), counts));
+        tokio::spawn(ipc::serve(
+            host.clone(),
+            listener,
+            usize::MAX,
+            stop.clone(),
+            counts,
+        ));
         Self {
             dir,
             host,

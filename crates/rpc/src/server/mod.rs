@@ -44,6 +44,7 @@ use tracing::{Instrument as _, debug, info, warn};
 
 use self::fault::RpcFault;
 use crate::log_limit::LogLimit;
+use crate::trouble::AcceptTrouble;
 
 /// What the server runs.
 pub trait Service: Send + Sync + 'static {
@@ -80,6 +81,8 @@ pub struct Limits {
     pub idle_threshold: usize,
     /// Time for the client to take an answer.
     pub write_timeout: Duration,
+    /// Hears why a connection could not be accepted.
+    pub not_accepted: fn(&io::Error),
 }
 
 impl Default for Limits {
@@ -97,15 +100,13 @@ impl Default for Limits {
             idle_crowded: Duration::from_secs(20),
             idle_threshold: 4000,
             write_timeout: Duration::from_secs(60),
+            not_accepted: |_| {},
         }
     }
 }
 
 /// How long calls under way may go on after the order to stop.
 const DRAIN: Duration = Duration::from_secs(5);
-/// First and last pause after a failed accept.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Smallest share of the receive budget.
 pub(super) const BUDGET_UNIT: usize = 1 << 10;
@@ -173,7 +174,7 @@ pub async fn serve_counted<S: Service>(
     stats: Arc<RpcStats>,
 ) {
     let shared = Arc::new(Shared::new(service, limits, stop, stats));
-    let mut pause = ACCEPT_PAUSE;
+    let mut trouble = AcceptTrouble::of("RPC");
     loop {
         let accepted = tokio::select! {
             () = shared.stop.cancelled() => break,
@@ -181,20 +182,18 @@ pub async fn serve_counted<S: Service>(
         };
         match accepted {
             Ok((stream, address)) => {
-                pause = ACCEPT_PAUSE;
+                trouble.works();
                 admit(&shared, stream, address);
             }
             Err(error) if is_of_the_connection(&error) => {
                 debug!(%error, "a connection ended before it was accepted");
             }
             Err(error) => {
-                warn!(%error, pause_ms = pause.as_millis(), "cannot accept RPC connections; \
-                    trying again");
+                (shared.limits.not_accepted)(&error);
                 tokio::select! {
                     () = shared.stop.cancelled() => break,
-                    () = tokio::time::sleep(pause) => {}
+                    () = tokio::time::sleep(trouble.failed(&error)) => {}
                 }
-                pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
             }
         }
     }

@@ -274,16 +274,24 @@ impl Scanner {
             return;
         }
         let block = pool.extended(Block::new(id, replica.generation_stamp, replica.len));
-        let outcome = match open_reader(&self.inner, &block, MissingMeta::Refused).await {
-            Ok(reader) if reader.is_decoded() => {
-                let text = format!("{block}: its files cannot be opened, or are not its own");
-                Err(StoreError::corrupt(text))
+        let outcome = loop {
+            let outcome = match open_reader(&self.inner, &block, MissingMeta::Refused).await {
+                Ok(reader) if reader.is_decoded() => {
+                    let text = format!("{block}: its files cannot be opened, or are not its own");
+                    Err(StoreError::corrupt(text))
+                }
+                Ok(reader) => {
+                    let reader = reader.as_it_is().with_class(IoClass::Scan);
+                    self.verify(&reader, rate).await
+                }
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Err(error) if error.kind() == StoreErrorKind::Retry => {
+                    tokio::time::sleep(volume_failure::LACKING).await;
+                }
+                outcome => break outcome,
             }
-            Ok(reader) => {
-                let reader = reader.as_it_is().with_class(IoClass::Scan);
-                self.verify(&reader, rate).await
-            }
-            Err(error) => Err(error),
         };
         let Err(error) = outcome else {
             self.counts.scanned(&block, true);

@@ -29,7 +29,7 @@ pub async fn invalidate(
     blocks: &[Block],
 ) -> Result<(), StoreError> {
     let pool = inner.pool(pool_id)?;
-    let mut errors = Vec::new();
+    let mut gone = Vec::new();
     let mut volumes: HashMap<u16, (Arc<BlockPoolSlice>, Vec<Block>)> = HashMap::new();
     for &block in blocks {
         let here = pool.map.get(block.id);
@@ -44,23 +44,32 @@ pub async fn invalidate(
             }
             None => {
                 if !parity::forget_degraded(inner, &pool, block).await {
-                    errors.push(not_found(block).to_string());
+                    gone.push(not_found(block));
                 }
             }
         }
     }
     let orders = volumes.into_values();
     let orders = orders.map(|(slice, blocks)| of_volume(inner, &pool, slice, blocks));
-    errors.extend(join_all(orders).await.into_iter().flatten());
-    if errors.is_empty() {
-        return Ok(());
-    }
-    let named = errors[..errors.len().min(NAMED_MAX)].join("; ");
-    Err(StoreError::illegal(format!(
-        "Failed to delete {} (out of {}) replica(s): {named}",
+    let errors = join_all(orders).await.into_iter().flatten();
+    let errors: Vec<StoreError> = gone.into_iter().chain(errors).collect();
+    let named: Vec<String> = errors
+        .iter()
+        .take(NAMED_MAX)
+        .map(ToString::to_string)
+        .collect();
+    let text = format!(
+        "Failed to delete {} (out of {}) replica(s): {}",
         errors.len(),
-        blocks.len()
-    )))
+        blocks.len(),
+        named.join("; ")
+    );
+    match errors.iter().all(|e| e.kind() == StoreErrorKind::NotFound) {
+        _ if errors.is_empty() => Ok(()),
+        // They are gone, as ordered.
+        true => Err(StoreError::not_found(text)),
+        false => Err(StoreError::illegal(text)),
+    }
 }
 
 /// Deletes the replicas of one volume, as many as may wait; gives the errors.
@@ -69,7 +78,7 @@ async fn of_volume(
     pool: &Arc<Pool>,
     slice: Arc<BlockPoolSlice>,
     mut blocks: Vec<Block>,
-) -> Vec<String> {
+) -> Vec<StoreError> {
     let volume = &slice.volume;
     let (fits, _permit) = volume.invalidations.room(blocks.len());
     if fits < blocks.len() {
@@ -86,8 +95,7 @@ async fn of_volume(
         .buffer_unordered(AT_ONCE)
         .collect::<Vec<_>>()
         .await;
-    let errors = outcomes.into_iter().filter_map(Result::err);
-    errors.map(|error| error.to_string()).collect()
+    outcomes.into_iter().filter_map(Result::err).collect()
 }
 
 /// [`invalidate_one`], which ends when the volume fails. An operation on a disk that gives no

@@ -2,6 +2,7 @@
 
 pub mod block_scanner;
 pub mod directory_scanner;
+pub mod idle_files;
 pub mod invalidate;
 pub mod move_replica;
 pub mod reconcile;

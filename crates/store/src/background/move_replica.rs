@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
-use hayloft_io::{DataFile, DataFiles, IoClass, IoError, IoOp, OpenMode};
+use hayloft_io::{DataFile, DataFiles, IoClass, IoError, IoOp, OpenMode, patiently};
 use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
@@ -295,7 +295,7 @@ pub(super) async fn copy_verified(
     let data_files = to.volume.data_files();
     let create = move || {
         crate::layout::dirs::make_dir(&pair.dir)?;
-        let mut copy = File::create_new(pair.meta())?;
+        let mut copy = patiently(|| File::create_new(pair.meta()))?;
         copy.write_all(&meta)?;
         copy.sync_all()?;
         data_files.open(&pair.data(), OpenMode::CreateNew)
@@ -332,7 +332,7 @@ struct Source {
 
 impl Source {
     fn open(data_files: &DataFiles, pair: &Pair, len: u64) -> io::Result<Self> {
-        let mut file = File::open(pair.meta())?;
+        let mut file = patiently(|| File::open(pair.meta()))?;
         let mut header = [0; META_HEADER_LEN];
         file.read_exact(&mut header)?;
         let checksum =

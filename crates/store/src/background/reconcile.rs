@@ -228,7 +228,7 @@ async fn remove_lone_meta(
     };
     let path = pair.meta();
     on_disk(slice, IoClass::Scan, IoOp::Unlink, &path, move || {
-        if pair.data().exists() {
+        if pair.data().try_exists()? {
             return Ok(false);
         }
         match fs::remove_file(pair.meta()) {

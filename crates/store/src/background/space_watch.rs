@@ -30,6 +30,8 @@ pub async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
             let meta = volume.meta(IoClass::ClientRead);
             match tokio::time::timeout(limit, meta.space(&volume.root)).await {
                 Ok(Ok(space)) => volume.set_space(space),
+                // Nothing is known of the volume: it is asked again.
+                Ok(Err(error)) if error.lacks().is_some() => {}
                 Ok(Err(error)) => {
                     crate::lifecycle::volume_failure::suspect(&inner, &volume, &error.to_string());
                 }

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
+use hayloft_io::patiently;
+
 /// Permission bits of directories inside a volume.
 pub const DIR_MODE: u32 = 0o755;
 /// Permission bits of small files such as VERSION.
@@ -36,7 +38,7 @@ pub fn now_ms() -> u64 {
 /// # Errors
 /// `InvalidData` when it has more than `bytes_max` bytes; of reading.
 pub fn read_small(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
-    let file = match fs::File::open(path) {
+    let file = match patiently(|| fs::File::open(path)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,
     };

@@ -130,6 +130,11 @@ async fn sync_names(inner: &Arc<StoreState>, volume: &Arc<Volume>, dir: &Path) -
         Err(error) if error.kind() == IoErrorKind::NotFound => return true,
         Err(error) => error,
     };
+    if error.lacks().is_some() {
+        // Nothing was asked of the disk: the next round does.
+        volume.commits.touch_dir(dir);
+        return false;
+    }
     if !volume.is_failed() {
         volume.commits.note_lost();
         volume.commits.touch_dir(dir);

@@ -252,7 +252,13 @@ pub async fn put_aside(
 fn rename_if_there(from: &Path, to: &Path) -> Result<bool, IoError> {
     match std::fs::rename(from, to) {
         Ok(()) => Ok(true),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !from.exists() => Ok(false),
+        // An error in looking says nothing of it being there.
+        Err(e)
+            if e.kind() == std::io::ErrorKind::NotFound
+                && matches!(from.try_exists(), Ok(false)) =>
+        {
+            Ok(false)
+        }
         Err(e) => Err(IoError::from_std(IoOp::Rename, from, &e)
             .with_context(format_args!("to {}", to.display()))),
     }

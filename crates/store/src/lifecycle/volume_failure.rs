@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use hayloft_io::Means;
 use hayloft_wire::ids::ExtendedBlock;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +36,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// A volume that passed a check is taken to be good for this long: errors come in swarms.
 const GOOD_FOR: Duration = Duration::from_secs(1);
 
+/// A check for which the process lacks something is made again after so long.
+pub const LACKING: Duration = Duration::from_secs(1);
+
 /// Checks a volume and fails it if the check fails or does not end in time. While a check runs,
 /// others of the same volume wait for it and share its result.
 pub async fn check(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
@@ -44,14 +48,22 @@ pub async fn check(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
     if volume.is_failed() || checked.is_some_and(|ended| ended + good_for > asked) {
         return;
     }
-    let outcome = tokio::time::timeout(inner.config.check_timeout, health::check(volume)).await;
-    let reason = match outcome {
-        Ok(Ok(())) => {
-            *checked = Some(Instant::now());
-            return;
+    let limit = inner.config.check_timeout;
+    let reason = loop {
+        match tokio::time::timeout(limit, health::check(volume)).await {
+            Ok(Ok(())) => {
+                *checked = Some(Instant::now());
+                return;
+            }
+            // The check failed, not the volume.
+            Ok(Err(error)) if error.lacks().is_some() => tokio::select! {
+                () = inner.stop.cancelled() => return,
+                () = volume.gone.cancelled() => return,
+                () = tokio::time::sleep(LACKING) => {}
+            },
+            Ok(Err(error)) => break error.to_string(),
+            Err(_) => break format!("no answer for {} s", limit.as_secs()),
         }
-        Ok(Err(reason)) => reason,
-        Err(_) => format!("no answer for {} s", inner.config.check_timeout.as_secs()),
     };
     drop(checked);
     fail(inner, volume, &reason).await;
@@ -190,6 +202,7 @@ fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leavin
     };
     let thread = std::thread::Builder::new().name("hayloft-left".to_owned());
     if let Err(error) = thread.spawn(leave.clone()) {
+        Means::Threads.note();
         warn!(%error, "no thread is left to let go of a volume's files, which may take as long as \
             its disk gives no \
             answer: raise the limit on processes (ulimit -u)");

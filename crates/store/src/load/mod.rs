@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use hayloft_io::DataFiles;
+use hayloft_io::{DataFiles, Means, patiently};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
@@ -108,13 +108,13 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
     };
     let (lazy, _) = walk(&paths.lazy_persist(), 1, progress)?;
     finalized.extend(lazy);
-    put_in_place(paths, &mut finalized, &mut orphans);
+    put_in_place(paths, &mut finalized, &mut orphans)?;
     let recent = match options.unclean_since {
         Some(since_ms) => recent::look_at(data_files, paths, &mut finalized, since_ms)?,
         None => Vec::new(),
     };
     let rbw = load_rbw(options, paths, &mut orphans)?;
-    reunite(paths, &mut finalized, &orphans);
+    reunite(paths, &mut finalized, &orphans)?;
     progress
         .replicas
         .fetch_add(u64::try_from(rbw.len()).unwrap_or(0), Ordering::Relaxed);
@@ -131,7 +131,7 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
 
 /// The first file of a replica in a directory or below, in any state, trash and backups included.
 pub fn first_replica(dir: &Path) -> io::Result<Option<PathBuf>> {
-    let entries = match fs::read_dir(dir) {
+    let entries = match patiently(|| fs::read_dir(dir)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         entries => entries?,
     };
@@ -158,7 +158,7 @@ fn clear_tmp(data_files: &DataFiles, tmp: &Path) -> io::Result<Vec<PathBuf>> {
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
         .as_nanos();
-    for entry in fs::read_dir(tmp)? {
+    for entry in patiently(|| fs::read_dir(tmp))? {
         let entry = entry?;
         if !entry.file_type()?.is_dir() {
             data_files.remove(&entry.path())?;
@@ -232,7 +232,13 @@ fn take_used(paths: &PoolPaths, expiry: Duration) -> Option<u64> {
 }
 
 /// Moves finalized replicas that lie in another directory than their id says to where they belong.
-fn put_in_place(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &mut Orphans) {
+/// What the process lacks is an error; else one that stays is not served.
+fn put_in_place(
+    paths: &PoolPaths,
+    finalized: &mut Vec<Found>,
+    orphans: &mut Orphans,
+) -> io::Result<()> {
+    let mut lacking = None;
     finalized.retain_mut(|found| {
         let right = paths.finalized_dir(found.block.id);
         let Some(dir) = found.dir.take() else {
@@ -248,12 +254,17 @@ fn put_in_place(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &mut Orp
         orphans
             .meta
             .retain(|(block, dir)| !ours(block) || *dir != right);
-        if let Err(error) = &moved {
-            warn!(block = %found.block, dir = %dir.display(), %error, "block lies in the wrong \
-                directory and cannot be moved; it is not served");
+        match moved {
+            Ok(()) => return true,
+            Err(error) if Means::lacking(&error).is_some() => lacking = Some(error),
+            Err(error) => {
+                warn!(block = %found.block, dir = %dir.display(), %error, "block lies in the \
+                    wrong directory and cannot be moved; it is not served");
+            }
         }
-        moved.is_ok()
+        false
     });
+    lacking.map_or(Ok(()), Err)
 }
 
 /// Moves both files; refuses to replace others. Goes on with a move that was stopped.
@@ -370,8 +381,8 @@ fn restart_allowed(paths: &PoolPaths, id: i64) -> bool {
 }
 
 /// Gives finalized data whose meta file stayed in `rbw` its meta file back, and removes meta files
-/// that belong to nothing.
-fn reunite(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &Orphans) {
+/// that belong to nothing. One that cannot be given back stays where it is.
+fn reunite(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &Orphans) -> io::Result<()> {
     let mut used = std::collections::HashSet::new();
     for (id, dir, len) in &orphans.data {
         // Of several the newest: an append or a recovery left the others behind.
@@ -383,8 +394,17 @@ fn reunite(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &Orphans) {
         };
         let name = names::meta_name(*id, block.generation_stamp);
         let right = paths.finalized_dir(*id);
-        if *dir == right && fs::rename(from.join(&name), right.join(&name)).is_ok() {
+        if *dir == right {
             used.insert(*id);
+            match fs::rename(from.join(&name), right.join(&name)) {
+                Ok(()) => {}
+                Err(error) if Means::lacking(&error).is_some() => return Err(error),
+                Err(error) => {
+                    warn!(block = id, dir = %from.display(), %error, "a meta file cannot be moved \
+                        to its data: not served");
+                    continue;
+                }
+            }
             finalized.push(Found {
                 block: Block::new(*id, block.generation_stamp, *len),
                 pinned: false,
@@ -404,6 +424,7 @@ fn reunite(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &Orphans) {
             warn!(path = %path.display(), %error, "cannot remove a meta file without data file");
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

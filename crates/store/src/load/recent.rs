@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use hayloft_io::{DataFile, DataFiles, IoError, IoErrorKind, IoOp, OpenMode};
+use hayloft_io::{DataFile, DataFiles, IoError, IoErrorKind, IoOp, OpenMode, patiently};
 use hayloft_wire::ids::Block;
 use tracing::{error, warn};
 
@@ -69,11 +69,13 @@ pub fn look_at(
     }
 }
 
-/// Whether an error is of a device that may be back soon, as one over a network is, and says
-/// nothing of the replica.
+/// Whether an error says nothing of the replica: the process lacks something, or it is of a device
+/// that may be back soon, as one over a network is.
 pub fn is_passing(files: &DataFiles, error: &io::Error) -> bool {
-    let kind = IoError::from_std(IoOp::Read, Path::new(""), error).kind();
-    !files.are_plain() && (kind.suspects_volume() || kind == IoErrorKind::Retry)
+    let error = IoError::from_std(IoOp::Read, Path::new(""), error);
+    let kind = error.kind();
+    let of_device = kind.suspects_volume() || kind == IoErrorKind::Retry;
+    error.lacks().is_some() || !files.are_plain() && of_device
 }
 
 /// What is wrong with a finalized replica, as far as a quick look tells.
@@ -140,7 +142,7 @@ pub fn validate_all(
         return Ok(valid);
     };
     let data = files.open(data, OpenMode::ReadOnly)?;
-    let intact = super::validate::intact(&data, &File::open(meta)?, &valid)?;
+    let intact = super::validate::intact(&data, &patiently(|| File::open(meta))?, &valid)?;
     if intact == valid.len {
         return Ok(valid);
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use hayloft_io::{DataFile, DataFiles, IoOp, OpenMode};
+use hayloft_io::{DataFile, DataFiles, IoOp, OpenMode, patiently};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
 
 use crate::replica::Tail;
@@ -28,7 +28,8 @@ pub struct Valid {
 /// between the two leaves a checksum that covers only the beginning of the chunk on the disk. That
 /// beginning was acknowledged, and is found by trying every length.
 pub fn validate(files: &DataFiles, data: &Path, meta: &Path) -> io::Result<Valid> {
-    let (data, meta) = (files.open(data, OpenMode::ReadOnly)?, File::open(meta)?);
+    let data = files.open(data, OpenMode::ReadOnly)?;
+    let meta = patiently(|| File::open(meta))?;
     let (data_len, meta_len) = (data.length()?, meta.metadata()?.len());
     let mut header = [0; META_HEADER_LEN];
     let nothing = Valid {
@@ -111,7 +112,8 @@ const PIECE: usize = 1 << 20;
 /// Whether the first `len` bytes are there and all of their checksums are right. Reads all of them.
 /// `None` when not.
 pub fn whole(files: &DataFiles, data: &Path, meta: &Path, len: u64) -> io::Result<Option<Valid>> {
-    let (data, meta) = (files.open(data, OpenMode::ReadOnly)?, File::open(meta)?);
+    let data = files.open(data, OpenMode::ReadOnly)?;
+    let meta = patiently(|| File::open(meta))?;
     let (data_len, meta_len) = (data.length()?, meta.metadata()?.len());
     let mut header = [0; META_HEADER_LEN];
     if data_len < len || meta_len < header.len() as u64 {
@@ -173,7 +175,7 @@ pub fn cut(files: &DataFiles, data: &Path, meta: &Path, valid: &Valid) -> io::Re
     let Some(checksum) = valid.checksum else {
         return Ok(());
     };
-    let meta = OpenOptions::new().write(true).open(meta)?;
+    let meta = patiently(|| OpenOptions::new().write(true).open(meta))?;
     let meta_len = checksum.meta_len(valid.len);
     if meta.metadata()?.len() > meta_len {
         meta.set_len(meta_len)?;
@@ -211,7 +213,7 @@ impl Cut {
         len: u64,
         known: Option<Tail>,
     ) -> io::Result<Self> {
-        let meta = OpenOptions::new().read(true).write(true).open(meta)?;
+        let meta = patiently(|| OpenOptions::new().read(true).write(true).open(meta))?;
         let mut this = Self {
             data: files.open(data, OpenMode::ReadWrite)?,
             meta,

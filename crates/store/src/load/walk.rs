@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hayloft_io::{IoError, IoOp, Means, patiently};
 use hayloft_wire::ids::Block;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, StatxFlags, openat, statx};
 
@@ -59,7 +60,15 @@ pub fn walk(root: &Path, threads: usize, progress: &Progress) -> io::Result<(Vec
     };
     let helpers = threads.min(children.len()).saturating_sub(1);
     let parts: Vec<io::Result<Finds>> = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
+        let help = |_| match std::thread::Builder::new().spawn_scoped(scope, work) {
+            Ok(helper) => Some(helper),
+            Err(_) => {
+                // There are as many as the system lets there be; one is here.
+                Means::Threads.note();
+                None
+            }
+        };
+        let handles: Vec<_> = (0..helpers).map_while(help).collect();
         let mut parts = vec![work()];
         parts.extend(handles.into_iter().map(|h| {
             h.join()
@@ -86,22 +95,15 @@ fn walk_below(dir: &Path, depth: usize, finds: &mut Finds, progress: &Progress) 
 }
 
 fn with_path(path: &Path) -> impl Fn(rustix::io::Errno) -> io::Error {
-    move |errno| {
-        let error = io::Error::from(errno);
-        io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-    }
+    move |errno| IoError::from_errno(IoOp::List, path, errno).into()
 }
 
 /// Reads one directory: pairs its files, gives back the directories in it.
 fn read_dir(path: &Path, finds: &mut Finds, progress: &Progress) -> io::Result<Vec<PathBuf>> {
     let failed = with_path(path);
-    let fd = openat(
-        rustix::fs::CWD,
-        path,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .map_err(&failed)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = || openat(rustix::fs::CWD, path, flags, Mode::empty()).map_err(&failed);
+    let fd = patiently(open)?;
     let mut dirs = Vec::new();
     let mut data: Vec<Data> = Vec::new();
     let mut metas: Vec<(i64, u64)> = Vec::new();

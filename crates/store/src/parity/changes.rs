@@ -95,7 +95,7 @@ async fn keep_data(
 
 /// Copies the data that a group covers, durably.
 fn copy_data(from: &Path, to: &Path, covered: u64) -> std::io::Result<()> {
-    let copied = std::fs::copy(from, to)?;
+    let copied = hayloft_io::patiently(|| std::fs::copy(from, to))?;
     if copied < covered {
         let text = format!("it has {copied} bytes, its group covers {covered}");
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, text));

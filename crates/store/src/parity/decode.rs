@@ -140,7 +140,7 @@ impl UnitReader {
                     .iter()
                     .filter(|unit| section_of(&self.record, **unit).is_some())
                 {
-                    found |= !self.is_good(&group, *unit, range.clone()).await;
+                    found |= !self.is_good(&group, *unit, range.clone()).await?;
                 }
                 if !found {
                     // All are what they were, and so would be what comes of them: the record of
@@ -180,6 +180,8 @@ impl UnitReader {
         for (unit, read) in sources.iter().zip(reads) {
             match read {
                 Ok(buf) => units.push((*unit, buf)),
+                // It says nothing of the unit.
+                Err(error) if error.kind() == StoreErrorKind::Retry => return Err(error),
                 Err(error) => {
                     debug!(group = %self.unit.group, unit, %error, "a source of decoding is left \
                         out");
@@ -258,8 +260,13 @@ impl UnitReader {
     }
 
     /// Whether a unit is what it was around `range`. One that is not is left out from now on, and
-    /// looked at.
-    async fn is_good(&self, group: &TableGroup, unit: usize, range: Range<u64>) -> bool {
+    /// looked at. `Retry` when the process lacks what the look takes.
+    async fn is_good(
+        &self,
+        group: &TableGroup,
+        unit: usize,
+        range: Range<u64>,
+    ) -> Result<bool, StoreError> {
         let look = async {
             let sums = self.parity.sums(&self.record, unit).await?;
             let range = sums.aligned(range);
@@ -267,12 +274,14 @@ impl UnitReader {
             let wrong = |e| StoreError::corrupt(format!("unit {unit}: {e}"));
             sums.verify(range.start, buf.as_slice()).map_err(wrong)
         };
-        let Err(error) = look.await else {
-            return true;
+        let error = match look.await {
+            Ok(()) => return Ok(true),
+            Err(error) if error.kind() == StoreErrorKind::Retry => return Err(error),
+            Err(error) => error,
         };
         warn!(group = %self.unit.group, unit, %error, "a unit of a parity group is damaged");
         self.leave_out(unit);
-        false
+        Ok(false)
     }
 }
 

@@ -19,9 +19,9 @@ use super::encode::STRIDE;
 use super::volumes::{UnitPlace, stamp};
 use super::{Damage, ENCODING, Parity};
 use crate::background::block_scanner;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::make_dir;
-use crate::lifecycle::volume_failure::examine;
+use crate::lifecycle::volume_failure::{LACKING, examine};
 use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
@@ -152,6 +152,10 @@ async fn heal_in_turn(
         let healed = heal_once(store, block, storage).await;
         drop(turn);
         match healed {
+            // What the process lacks says nothing of the replica: it may be mended yet.
+            Err(error) if error.kind() == StoreErrorKind::Retry => {
+                tokio::time::sleep(LACKING).await;
+            }
             Err(error) if error.io_error().is_some() => {
                 warn!(%block, storage = %storage.id, %error, "a damaged replica is decoded for \
                     its readers, but cannot be written anew: it is tried again");

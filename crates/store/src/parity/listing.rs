@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hayloft_io::{IoClass, IoError, IoOp};
+use hayloft_io::{IoClass, IoError, IoOp, Means};
 use hayloft_parity::{GroupFile, GroupId, GroupRecord, MemberState, PARITY_DIR};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
 use super::volumes::{UnitPlace, answer};
 use super::{Parity, records};
+use crate::lifecycle::volume_failure::LACKING;
 use crate::locks;
 
 /// Names in the directory of a volume that are looked at; a group has a few.
@@ -39,7 +40,7 @@ fn list(root: &Path) -> std::io::Result<Listed> {
     };
     let mut heads = HashMap::new();
     let dir = root.join(PARITY_DIR);
-    let entries = match std::fs::read_dir(&dir) {
+    let entries = match hayloft_io::patiently(|| std::fs::read_dir(&dir)) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(listed),
         entries => entries?,
     };
@@ -67,6 +68,7 @@ fn list(root: &Path) -> std::io::Result<Listed> {
                     into.insert(group, record);
                 }
                 Ok(_) => warn!(path = %path.display(), "a parity record of another group"),
+                Err(error) if Means::lacking(&error).is_some() => return Err(error),
                 Err(error) => {
                     warn!(path = %path.display(), %error, "a parity record cannot be used; its \
                         other copies are");
@@ -88,10 +90,16 @@ fn list(root: &Path) -> std::io::Result<Listed> {
 pub async fn list_volume(place: &UnitPlace) -> Option<Listed> {
     let root = place.volume.root.clone();
     let meta = place.volume.meta(IoClass::ClientRead);
-    let listed = meta.run(IoOp::List, &root, |root| {
-        list(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
-    });
-    match answer(&place.volume, listed).await {
+    let listed = loop {
+        let listed = meta.run(IoOp::List, &root, |root| {
+            list(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
+        });
+        match answer(&place.volume, listed).await {
+            Err(error) if error.lacks().is_some() => tokio::time::sleep(LACKING).await,
+            listed => break listed,
+        }
+    };
+    match listed {
         Ok(listed) => Some(listed),
         Err(error) => {
             let error = place.failed("looking for parity groups", error);

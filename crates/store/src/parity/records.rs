@@ -28,7 +28,7 @@ pub fn read_head(path: &Path) -> io::Result<GroupRecord> {
 }
 
 fn open_record(path: &Path) -> io::Result<(std::fs::File, GroupRecord, usize)> {
-    let mut file = std::fs::File::open(path)?;
+    let mut file = hayloft_io::patiently(|| std::fs::File::open(path))?;
     let mut head = vec![0; RECORD_START];
     file.read_exact(&mut head)?;
     let len = GroupRecord::head_len(&head).map_err(invalid)?;
@@ -97,6 +97,9 @@ impl Parity {
             });
             match answer(&place.volume, read).await {
                 Ok(sections) => return Ok(sections),
+                Err(error) if error.lacks().is_some() => {
+                    return Err(StoreError::io("reading a parity record", error));
+                }
                 Err(error) => {
                     warn!(%error, "a copy of a parity record cannot be used");
                     self.note_torn(record.id);

@@ -219,7 +219,8 @@ impl Parity {
             NotEncoded::Member(at, error) => {
                 let member = &members[at.min(members.len() - 1)];
                 // One that an append or a delete took away is no damage.
-                if member.pool.map.is_finalized(member.id, &member.replica) {
+                let changed = !member.pool.map.is_finalized(member.id, &member.replica);
+                if !changed && error.kind() != StoreErrorKind::Retry {
                     self.refuse(member, &error);
                 }
                 Ok(Next::Skip)

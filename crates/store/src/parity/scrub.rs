@@ -14,6 +14,7 @@ use super::heal::heal;
 use super::load::begins_with;
 use super::volumes::{UnitPlace, answer, kept_file, storage_of, unit_path};
 use super::{Parity, ParityEnded, ParityStep, records, status};
+use crate::error::StoreErrorKind;
 use crate::replica::Slot;
 
 impl Parity {
@@ -75,7 +76,9 @@ impl Parity {
                 records::read_copy(path, id, &sections)
                     .map_err(|e| hayloft_io::IoError::from_std(hayloft_io::IoOp::Read, path, &e))
             });
-            if let Err(error) = answer(&place.volume, read).await {
+            if let Err(error) = answer(&place.volume, read).await
+                && error.lacks().is_none()
+            {
                 warn!(%error, "a copy of a parity record is damaged: it is written anew");
                 damaged += 1;
                 self.note_torn(id);
@@ -105,6 +108,8 @@ impl Parity {
         match begins_with(sums, &path, &place, IoClass::Scan).await {
             Ok(true) => return false,
             Ok(false) => {}
+            // The next round looks at it.
+            Err(error) if error.kind() == StoreErrorKind::Retry => return false,
             Err(error) => warn!(%error, "a unit of a parity group cannot be read"),
         }
         self.mend(at, &group, &place, replica).await

@@ -89,6 +89,14 @@ fn bear_refusals(
         .iter()
         .filter(|(_, outcome)| outcome.is_ok())
         .count();
+    // The store stops, or the process lacks what loading takes: no volume is to blame.
+    let lacking = outcomes.iter().find_map(|(volume, outcome)| {
+        let error = outcome.as_ref().err()?;
+        (error.kind() == StoreErrorKind::Retry && !volume.is_failed()).then_some(error)
+    });
+    if let Some(error) = lacking {
+        return Err(error.clone());
+    }
     let mut refused = outcomes
         .iter()
         .filter_map(|(_, outcome)| outcome.as_ref().err());

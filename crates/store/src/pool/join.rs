@@ -6,7 +6,8 @@ use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::volume_failure::LACKING;
 use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
 use crate::locks;
 use crate::pool::duplicates;
@@ -27,8 +28,36 @@ pub struct Joining {
     upgrade: FoundUpgrade,
 }
 
-/// Formats or checks the pool on a volume and finds its replicas.
+/// Formats or checks the pool on a volume and finds its replicas. While the process lacks something
+/// for that, it waits: neither the volume nor the pool is to blame.
 pub async fn add_slice(
+    inner: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    volume: &Arc<Volume>,
+    start: StartOption,
+    progress: &Arc<Progress>,
+) -> Result<Joining, StoreError> {
+    let mut said = false;
+    loop {
+        let error = match try_slice(inner, pool, volume, start, progress).await {
+            Err(error) if error.kind() == StoreErrorKind::Retry => error,
+            outcome => return outcome,
+        };
+        if !std::mem::replace(&mut said, true) {
+            let volume = volume.root.display();
+            warn!(%volume, %error, "loading a volume waits for what the process lacks");
+        }
+        tokio::select! {
+            () = inner.stop.cancelled() => return Err(error),
+            () = inner.ending.cancelled() => return Err(error),
+            () = volume.gone.cancelled() => return Err(error),
+            () = tokio::time::sleep(LACKING) => {}
+        }
+    }
+}
+
+/// What an attempt that failed left behind is what a killed process would leave.
+async fn try_slice(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     volume: &Arc<Volume>,
@@ -165,16 +194,21 @@ async fn verify_one(
     if !unchanged() {
         return;
     }
-    let (files, paths) = (slice.volume.data_files(), slice.paths.clone());
-    let dir = paths.finalized_dir(block.id);
-    let whole = slice
-        .volume
-        .meta(IoClass::Scan)
-        .run(IoOp::Other, &dir, move |dir| {
-            load::is_whole(&files, &paths, block)
-                .map_err(|e| IoError::from_std(IoOp::Read, dir, &e))
-        });
-    let outcome = whole.await;
+    let dir = slice.paths.finalized_dir(block.id);
+    let outcome = loop {
+        let (files, paths) = (slice.volume.data_files(), slice.paths.clone());
+        let whole = slice
+            .volume
+            .meta(IoClass::Scan)
+            .run(IoOp::Other, &dir, move |dir| {
+                load::is_whole(&files, &paths, block)
+                    .map_err(|e| IoError::from_std(IoOp::Read, dir, &e))
+            });
+        match whole.await {
+            Err(error) if error.lacks().is_some() => tokio::time::sleep(LACKING).await,
+            outcome => break outcome,
+        }
+    };
     if matches!(outcome, Ok(true)) || !unchanged() {
         return;
     }

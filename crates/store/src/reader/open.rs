@@ -84,6 +84,8 @@ pub(crate) async fn open_reader(
         };
         if unchanged && !incomplete {
             let error = match attempt {
+                // What the process lacks says nothing of the replica.
+                Err(e) if e.kind() == StoreErrorKind::Retry => return Err(e),
                 Err(e) if e.io_error().is_some() || e.kind() == StoreErrorKind::Corrupt => e,
                 other => return other,
             };

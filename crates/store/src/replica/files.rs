@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hayloft_io::{DataFiles, IoClass, IoError, IoOp, OpenMode};
+use hayloft_io::{DataFiles, IoClass, IoError, IoOp, OpenMode, patiently};
 
 use crate::layout::dirs::make_dir;
 use crate::layout::names::{PoolPaths, data_name, meta_name};
@@ -127,7 +127,7 @@ pub fn reopen(files: &DataFiles, from: &Pair, to: &Pair, scratch: &Path) -> io::
     // the one with the higher generation stamp counts.
     let copy = scratch.join(format!("{}.unshared", data_name(from.id)));
     files.copy(&from.data(), &copy).map_err(|e| at(&copy, e))?;
-    fs::copy(from.meta(), to.meta()).map_err(|e| at(&to.meta(), e))?;
+    patiently(|| fs::copy(from.meta(), to.meta())).map_err(|e| at(&to.meta(), e))?;
     // The originals were on the device for long: the copies are before those go.
     sync_data(files, &copy)?;
     sync_file(&to.meta())?;
@@ -165,7 +165,7 @@ pub static SYNCED: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::n
 pub fn sync_file(path: &Path) -> io::Result<()> {
     #[cfg(test)]
     crate::locks::lock(&SYNCED).push(path.to_owned());
-    File::open(path)
+    patiently(|| File::open(path))
         .and_then(|f| f.sync_all())
         .map_err(|e| at(path, e))
 }
@@ -182,7 +182,7 @@ pub fn sync_data(files: &DataFiles, path: &Path) -> io::Result<()> {
 
 /// Makes the names in a directory durable.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)
+    patiently(|| File::open(dir))
         .and_then(|d| d.sync_all())
         .map_err(|e| at(dir, e))
 }

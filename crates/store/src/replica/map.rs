@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use hayloft_wire::ids::{Block, ReplicaState};
 
@@ -208,6 +209,11 @@ impl ReplicaMap {
         let unchanged = matches!(shard.get(&id), Some(Slot::Finalized(now)) if *now == replica);
         let _forgotten = unchanged.then(|| self.open.keep(id, replica, files));
         drop(shard);
+    }
+
+    /// Closes the files of replicas that no reader has asked for since `idle`.
+    pub fn close_idle(&self, idle: Duration) {
+        drop(self.open.forget_idle(idle));
     }
 
     /// How many replicas are kept open.

@@ -4,7 +4,7 @@
 //! Every change of what is known of a block drops its entry and closes its files: the replica map
 //! does both under one lock. Files that another program removed are noticed by their link count.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::EngineFile;
@@ -13,11 +13,20 @@ use hayloft_wire::checksum::DataChecksum;
 use super::FinalReplica;
 use crate::locks;
 
-/// Replicas kept open in a pool, with two or three descriptors each.
+/// Replicas kept open in a pool, at most.
 const ENTRIES_MAX: usize = 64;
+/// Descriptors of an entry: those of the data file, and of the meta file.
+const DESCRIPTORS: u64 = 3;
+/// Share of the process's descriptors that a pool may keep so.
+const SHARE: u64 = 16;
 
-/// An entry that no reader used for so long is dropped by the next that is added.
-const IDLE: Duration = Duration::from_secs(30);
+/// Replicas kept open in a pool of this process: few where few descriptors are allowed.
+static ENTRIES: LazyLock<usize> = LazyLock::new(|| entries(hayloft_io::descriptors_max()));
+
+fn entries(descriptors_max: u64) -> usize {
+    let fit = usize::try_from(descriptors_max / SHARE / DESCRIPTORS);
+    fit.unwrap_or(usize::MAX).clamp(1, ENTRIES_MAX)
+}
 
 /// What opening a whole replica found.
 #[derive(Clone, Debug)]
@@ -73,7 +82,7 @@ impl OpenReplicas {
             entries[at].used = Instant::now();
             let files = entries[at].files.clone();
             // A quarter from the end is recent enough: no shifting for every read.
-            if at + ENTRIES_MAX / 4 < entries.len() {
+            if at + *ENTRIES / 4 < entries.len() {
                 let entry = entries.remove(at);
                 entries.push(entry);
             }
@@ -101,10 +110,8 @@ impl OpenReplicas {
             return Forgotten(vec![entry]);
         }
         let mut entries = self.lock();
-        let mut gone: Vec<Entry> = entries
-            .extract_if(.., |e| e.id == id || used.duration_since(e.used) > IDLE)
-            .collect();
-        if entries.len() >= ENTRIES_MAX {
+        let mut gone: Vec<Entry> = entries.extract_if(.., |e| e.id == id).collect();
+        if entries.len() >= *ENTRIES {
             gone.push(entries.remove(0));
         }
         entries.push(entry);
@@ -118,9 +125,32 @@ impl OpenReplicas {
         Forgotten(entries.extract_if(.., |e| e.id == id).collect())
     }
 
+    /// No longer keeps what no reader has used for `idle`; see [`forget`](Self::forget).
+    pub fn forget_idle(&self, idle: Duration) -> Forgotten {
+        let mut entries = self.lock();
+        Forgotten(
+            entries
+                .extract_if(.., |e| e.used.elapsed() >= idle)
+                .collect(),
+        )
+    }
+
     /// How many replicas are kept open.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.lock().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_are_kept_where_few_descriptors_are_allowed() {
+        let of = [(64, 1), (480, 10), (4096, 64), (u64::MAX, 64), (0, 1)];
+        for (descriptors, kept) in of {
+            assert_eq!(entries(descriptors), kept, "{descriptors}");
+        }
     }
 }

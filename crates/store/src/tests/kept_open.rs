@@ -81,3 +81,23 @@ async fn few_replicas_are_kept_open() {
     node.check(80, 1001, 600).await;
     assert_eq!(kept(&node), 64);
 }
+
+#[tokio::test]
+async fn files_that_no_reader_asks_for_are_closed_by_time() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut config = config(dir.path(), 1);
+    config.kept_open = Duration::from_millis(100);
+    let node = Node::start(dir, 1, config).await;
+    node.put(1, 1001, 700).await;
+    node.check(1, 1001, 700).await;
+    assert_eq!(kept(&node), 1);
+    // No other replica is read meanwhile.
+    for _ in 0..500 {
+        if kept(&node) == 0 {
+            node.check(1, 1001, 700).await;
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("a replica is kept open without a reader");
+}

@@ -11,6 +11,7 @@ mod leaving;
 mod lifecycle;
 mod lost_writes;
 mod odd_directories;
+mod means;
 mod parity;
 mod recovery;
 mod refused;

@@ -19,7 +19,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use hayloft_io::IoClass;
+use hayloft_io::{IoClass, IoErrorKind, patiently};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
@@ -58,7 +58,7 @@ pub fn interrupted(root: &Path) -> io::Result<Result<Option<Unfinished>, &'stati
 /// Moves every file below `from` to the same place below `to`, unless there is one already, and
 /// removes the directories. Gives the number of files moved.
 fn restore(from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
-    let entries = match fs::read_dir(from) {
+    let entries = match patiently(|| fs::read_dir(from)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
         other => other?,
     };
@@ -70,7 +70,7 @@ fn restore(from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
             if depth < DEPTH_MAX {
                 moved += restore(&entry.path(), &target, depth + 1)?;
             }
-        } else if !target.exists() {
+        } else if !target.try_exists()? {
             make_dir(to)?;
             fs::rename(entry.path(), &target)?;
             moved += 1;

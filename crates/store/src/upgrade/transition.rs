@@ -11,7 +11,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::SystemTime;
 
-use hayloft_io::{DataFiles, OpenMode};
+use hayloft_io::{DataFiles, OpenMode, patiently};
 use tracing::info;
 
 use crate::layout::dirs::{DELETING, make_dir};
@@ -161,7 +161,7 @@ pub fn upgrade(data_files: &DataFiles, paths: &PoolPaths, version: &PoolVersion)
     // Replicas in `rbw` are written in place: a link would let that change `previous` too.
     let copied = copy_tree(Some(data_files), &old.join(RBW), &paths.rbw(), 0)?;
     // Once VERSION is there, `current` counts: everything in it must outlive power loss before.
-    let current = File::open(paths.current())?;
+    let current = patiently(|| File::open(paths.current()))?;
     rustix::fs::syncfs(&current)?;
     write_version(paths, version)?;
     fs::rename(&old, root.join(PREVIOUS))?;
@@ -172,7 +172,7 @@ pub fn upgrade(data_files: &DataFiles, paths: &PoolPaths, version: &PoolVersion)
 
 fn write_version(paths: &PoolPaths, version: &PoolVersion) -> io::Result<()> {
     let scratch = paths.current().join("VERSION.tmp");
-    let mut file = File::create(&scratch)?;
+    let mut file = patiently(|| File::create(&scratch))?;
     file.write_all(&version.encode(SystemTime::now()))?;
     file.sync_all()?;
     fs::rename(scratch, paths.version())?;
@@ -182,7 +182,7 @@ fn write_version(paths: &PoolPaths, version: &PoolVersion) -> io::Result<()> {
 /// Links the replica files below `from`, or copies them with `copier`; gives their number.
 fn copy_tree(copier: Option<&DataFiles>, from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
     make_dir(to)?;
-    let entries = match fs::read_dir(from) {
+    let entries = match patiently(|| fs::read_dir(from)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
         other => other?,
     };

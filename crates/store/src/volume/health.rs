@@ -18,18 +18,23 @@ use crate::locks;
 /// volume has failed. A full disk is a good one.
 ///
 /// # Errors
-/// Why it cannot be used, in words.
-pub async fn check(volume: &Arc<Volume>) -> Result<(), String> {
+/// Why it cannot be used; or what the process lacks, which says nothing of the volume.
+pub async fn check(volume: &Arc<Volume>) -> Result<(), IoError> {
     let meta = volume.meta(IoClass::ClientRead);
     let current = volume.root.join(CURRENT);
     meta.read_small(&current.join(VERSION), VERSION_BYTES_MAX)
-        .await
-        .map_err(|e| e.to_string())?;
+        .await?;
     let slices = locks::read(&volume.slices).clone();
     for slice in slices {
         let finalized = slice.paths.finalized();
-        if !meta.is_dir(&finalized).await.map_err(|e| e.to_string())? {
-            return Err(format!("{} is not a directory", finalized.display()));
+        if !meta.is_dir(&finalized).await? {
+            let text = "not a directory";
+            return Err(IoError::new(
+                IoErrorKind::Invalid,
+                IoOp::Stat,
+                &finalized,
+                text,
+            ));
         }
         for dir in [slice.paths.rbw(), slice.paths.tmp().join(DELETING)] {
             or_full(meta.create_dir_all(&dir, DIR_MODE).await)?;
@@ -37,25 +42,25 @@ pub async fn check(volume: &Arc<Volume>) -> Result<(), String> {
     }
     let device = volume.data_files();
     let looks = meta.run(IoOp::Read, &volume.root, move |_| device.probe_device());
-    looks.await.map_err(|e| e.to_string())?;
+    looks.await?;
     probe(volume, &current).await
 }
 
 /// Writes and removes a small file: a read-only or dying disk answers reads from its cache.
-async fn probe(volume: &Arc<Volume>, dir: &Path) -> Result<(), String> {
+async fn probe(volume: &Arc<Volume>, dir: &Path) -> Result<(), IoError> {
     let meta = volume.meta(IoClass::ClientWrite);
     let path = dir.join(format!(".hayloft-probe-{}", std::process::id()));
     or_full(meta.replace(&path, b"probe".to_vec(), 0o600).await)?;
     match meta.unlink(&path).await {
-        Err(e) if e.kind() != IoErrorKind::NotFound => Err(e.to_string()),
+        Err(e) if e.kind() != IoErrorKind::NotFound => Err(e),
         _ => Ok(()),
     }
 }
 
 /// Takes "no space left" for success.
-fn or_full(outcome: Result<(), IoError>) -> Result<(), String> {
+fn or_full(outcome: Result<(), IoError>) -> Result<(), IoError> {
     match outcome {
-        Err(e) if e.kind() != IoErrorKind::NoSpace => Err(e.to_string()),
+        Err(e) if e.kind() != IoErrorKind::NoSpace => Err(e),
         _ => Ok(()),
     }
 }

@@ -36,7 +36,7 @@ pub async fn open_volume(
     });
     made.await
         .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?
-        .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?;
+        .map_err(|e| failed(IoError::from_std(IoOp::CreateDir, root, &e)))?;
     let calibration = match (read_calibration(root).await, &config.calibrated_in) {
         (None, Some(elsewhere)) => read_calibration(elsewhere).await,
         (own, _) => own,

@@ -262,7 +262,7 @@ async fn copy_shortened(
         true,
         move || {
             data_files.copy(&from.data(), &scratch.data())?;
-            std::fs::copy(from.meta(), scratch.meta())?;
+            hayloft_io::patiently(|| std::fs::copy(from.meta(), scratch.meta()))?;
             let checksum = crate::load::validate(&data_files, &scratch.data(), &scratch.meta())?
                 .checksum
                 .ok_or_else(|| std::io::Error::other("the meta file has no header"))?;

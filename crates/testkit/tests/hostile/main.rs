@@ -3,6 +3,7 @@
 
 mod bytes;
 mod every_port;
+mod means;
 mod transfer;
 mod webhdfs;
 
@@ -90,6 +91,9 @@ fn main() -> ExitCode {
         on.case("webhdfs_striped_senders_that_hardly_move", |lab| {
             lab.guarded(Lab::web_striped_drips)
         });
+        if Kind::under_test() == Kind::Hayloft {
+            means::cases(suite);
+        }
         Ok(())
     })
 }

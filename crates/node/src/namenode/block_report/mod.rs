@@ -21,10 +21,10 @@ use crate::namenode::commands::Order;
 use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::inventory::Inventory;
 use crate::namenode::pool::PoolService;
-use crate::namenode::trouble::Trouble;
 use crate::namenode::{ibr, settings};
 use hayloft_conf::keys;
 use hayloft_rpc::RpcError;
+use hayloft_rpc::Trouble;
 
 /// Sends full reports when the schedule has one, for ever.
 pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) {

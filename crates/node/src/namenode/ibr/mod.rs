@@ -20,9 +20,9 @@ use crate::namenode::actor::Actor;
 use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::pool::PoolService;
 use crate::namenode::settings;
-use crate::namenode::trouble::Trouble;
 use hayloft_conf::keys;
 use hayloft_rpc::RpcError;
+use hayloft_rpc::Trouble;
 
 /// Entries in one message: bounds its size and the time that the NameNode holds its lock for it.
 const ENTRIES_PER_MESSAGE: usize = 50_000;

@@ -9,7 +9,9 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::LazyLock;
+use std::time::Duration;
 
+use hayloft_io::Means;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 
@@ -93,12 +95,37 @@ fn begin_unpaced(socket: impl std::os::fd::AsFd) -> Option<String> {
     (paces(&name) && sockopt::set_tcp_congestion(&socket, UNPACED).is_ok()).then_some(name)
 }
 
+/// Attempts of a process that lacks something, and the pause between them: two seconds.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Connects to the first address of `host` that answers, without pacing when that is within this
-/// host and `unpaced`, from the address `local` of this host if that is given.
+/// host and `unpaced`, from the address `local` of this host if that is given. While this process
+/// lacks what it takes it tries again for a moment: the other node would be blamed.
 ///
 /// # Errors
 /// The name is unknown, or no address of it takes the connection: the last one's error.
 pub async fn connect(
+    host: &str,
+    port: u16,
+    unpaced: bool,
+    local: Option<IpAddr>,
+) -> io::Result<TcpStream> {
+    for _ in 1..ATTEMPTS {
+        let error = match connect_once(host, port, unpaced, local).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        let Some(means) = Means::lacking(&error) else {
+            return Err(error);
+        };
+        means.note();
+        tokio::time::sleep(PAUSE).await;
+    }
+    connect_once(host, port, unpaced, local).await
+}
+
+async fn connect_once(
     host: &str,
     port: u16,
     unpaced: bool,

@@ -15,6 +15,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::daemon::means::keep_a_blocking_thread;
+
 /// Threads at most, however many processors there are.
 const THREADS_MAX: usize = 64;
 
@@ -79,6 +81,7 @@ impl Threads {
                 runtime: runtime.handle().clone(),
                 load: Arc::default(),
             });
+            runtime.spawn(keep_a_blocking_thread(stop.clone()));
             let stop = stop.clone();
             std::thread::Builder::new()
                 .name(format!("hayloft-xfer-{number}"))

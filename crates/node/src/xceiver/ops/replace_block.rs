@@ -116,7 +116,7 @@ pub async fn copy_block(
             return Err(error);
         }
     }
-    tracing::info!(%block, to = conn.peer_name(), "copied for a move");
+    tracing::info!(%block, to = conn.peer_name(), "sent for a move");
     conn.write_all(&COPY_DONE)
         .await
         .map_err(|e| conn.socket_error(e))?;

@@ -180,9 +180,12 @@ async fn copy_to(
     let sent = outflow.send(&conn, head.freeze()).await?;
     x.activity().add(Count::BlocksReplicated, 1);
     x.activity().latencies.add(OpKind::Copy, &sent.parts);
-    tracing::info!(%block, bytes = sent.bytes, %node, "copied to another node");
-    if !purpose.client_name.is_empty() {
+    if purpose.client_name.is_empty() {
+        // It says nothing, whether it takes the replica or not: the NameNode hears.
+        tracing::info!(%block, bytes = sent.bytes, %node, "sent to another node");
+    } else {
         await_close_ack(&mut conn, &node).await?;
+        tracing::info!(%block, bytes = sent.bytes, %node, "copied to another node");
     }
     Ok(())
 }

@@ -1,0 +1,268 @@
+//! What the process may take of the system: shares for clients, so that the node's own work has
+//! what it needs, and what is said when there is too little.
+
+use std::time::Duration;
+
+use hayloft_conf::{Configuration, keys};
+use hayloft_io::Means;
+use hayloft_rpc::Trouble;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+/// Descriptors of a data transfer at work: its socket and the next node's, or a duplicate; the data
+/// file, through the page cache and around it; the meta file.
+const OF_TRANSFER: u64 = 5;
+/// Descriptors of a request of the web port: its socket, and a transfer of a file.
+const OF_WEB: u64 = 3;
+/// Kept back: for the process, for each node and its NameNodes, for each volume's checks, scanners
+/// and commit rounds.
+const OWN: u64 = 32;
+const OWN_OF_NODE: u64 = 16;
+const OWN_OF_VOLUME: u64 = 8;
+/// Shares of the rest, in eighths.
+const TRANSFERS: u64 = 6;
+const OTHERS: u64 = 1;
+/// Connections that each port serves however few descriptors there are.
+const FEWEST: u64 = 2;
+
+/// How often shortages are looked for, and how long after the last one it is over.
+const LOOK: Duration = Duration::from_secs(1);
+const OVER: Duration = Duration::from_secs(30);
+
+/// A thread for calls that block is asked for something so often: less than the runtime keeps one
+/// without work.
+const KEEP: Duration = Duration::from_secs(5);
+
+/// What the process has when its volumes and ports are open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    /// Descriptors that it may have.
+    pub(super) limit: u64,
+    /// Descriptors that it has.
+    pub(super) open: u64,
+    pub(super) nodes: u64,
+    pub(super) volumes: u64,
+}
+
+/// Connections that clients may have open at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClientShares {
+    /// Of the data transfer ports of all nodes together.
+    pub(super) transfers: usize,
+    /// Of each RPC port.
+    pub(super) rpc: usize,
+    /// Of each web port.
+    pub(super) web: usize,
+}
+
+impl ClientShares {
+    /// Before it is known what the process has.
+    pub(super) const UNLIMITED: Self = Self {
+        transfers: usize::MAX,
+        rpc: usize::MAX,
+        web: usize::MAX,
+    };
+}
+
+impl Taken {
+    /// Descriptors of the node itself, those that it will take included.
+    fn own(self) -> u64 {
+        let more = OWN_OF_NODE.saturating_mul(self.nodes);
+        let of_volumes = OWN_OF_VOLUME.saturating_mul(self.volumes);
+        let own = self.open.saturating_add(OWN).saturating_add(more);
+        own.saturating_add(of_volumes)
+    }
+
+    pub(super) fn shares(self) -> ClientShares {
+        let eighth = self.limit.saturating_sub(self.own()) / 8;
+        let of = |descriptors: u64| usize::try_from(descriptors.max(FEWEST)).unwrap_or(usize::MAX);
+        let nodes = self.nodes.max(1);
+        ClientShares {
+            transfers: of(eighth.saturating_mul(TRANSFERS) / OF_TRANSFER),
+            rpc: of(eighth * OTHERS / nodes),
+            web: of(eighth * OTHERS / OF_WEB / nodes),
+        }
+    }
+
+    /// Descriptors with which so many transfers are served at the same time.
+    fn wanted(self, transfers: u64) -> u64 {
+        let of_clients = transfers.saturating_mul(OF_TRANSFER).saturating_mul(8) / TRANSFERS;
+        self.own().saturating_add(of_clients).saturating_add(8)
+    }
+
+    /// What the log says of a limit that is too low for the configuration.
+    pub(super) fn remark(self, config: &Configuration) -> Option<String> {
+        let key = &keys::MAX_TRANSFER_THREADS;
+        let wanted = u64::from(config.get(key)).saturating_mul(self.nodes);
+        let served = self.shares().transfers;
+        if u64::try_from(served).is_ok_and(|served| served >= wanted) {
+            return None;
+        }
+        Some(format!(
+            "open files are limited to {}, and {} = {} needs {}: {served} data transfer \
+             connections are served at the same time, more are closed; raise LimitNOFILE \
+             (ulimit -n) or lower the key",
+            self.limit,
+            key.name(),
+            config.get(key),
+            self.wanted(wanted),
+        ))
+    }
+}
+
+/// Logs what the process lacks, until `stop`: the first time, once a minute while it lasts, and its
+/// end. Those that meet a shortage only count it.
+pub(super) async fn report(stop: CancellationToken) {
+    let mut told = Means::ALL.map(|means| Told {
+        means,
+        met: means.met(),
+        said: means.met(),
+        last: Instant::now(),
+        trouble: Trouble::default(),
+    });
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(LOOK) => {}
+        }
+        for one in &mut told {
+            one.look(Instant::now());
+        }
+    }
+}
+
+/// What was said of one of them.
+struct Told {
+    means: Means,
+    met: u64,
+    said: u64,
+    /// When it was met last.
+    last: Instant,
+    trouble: Trouble,
+}
+
+impl Told {
+    fn look(&mut self, now: Instant) {
+        let (what, met) = (self.means.name(), self.means.met());
+        if met > self.met {
+            (self.met, self.last) = (met, now);
+            if self.trouble.failed(now) {
+                let times = met - std::mem::replace(&mut self.said, met);
+                let advice = self.means.advice();
+                warn!(
+                    what,
+                    times,
+                    "the process lacks something: work waits, and clients are \
+                    refused; {advice}"
+                );
+            }
+        } else if now.duration_since(self.last) >= OVER
+            && let Some((_, lasted)) = self.trouble.over(now)
+        {
+            let times = met - std::mem::replace(&mut self.said, met);
+            info!(
+                what,
+                times,
+                "the process has what it lacked for {} s",
+                lasted.as_secs()
+            );
+        }
+    }
+}
+
+/// Keeps one thread of the runtime ready for calls that block, until `stop`. Were there none when
+/// the system gives no more threads, such a call could not even wait.
+pub(crate) async fn keep_a_blocking_thread(stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(KEEP) => {}
+            // Work that was left waiting is taken with this, too.
+            _ = tokio::task::spawn_blocking(|| ()) => {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(KEEP) => {}
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(limit: u64) -> Taken {
+        Taken {
+            limit,
+            open: 40,
+            nodes: 1,
+            volumes: 1,
+        }
+    }
+
+    fn config(threads: &str) -> Configuration {
+        let properties = [("dfs.datanode.max.transfer.threads", threads)];
+        Configuration::from_properties(properties).expect("valid")
+    }
+
+    #[test]
+    fn clients_leave_the_node_what_it_needs() {
+        for limit in [64, 256, 1024, 4096, 65_536, u64::MAX] {
+            let (taken, shares) = (of(limit), of(limit).shares());
+            let connections = |n: usize| u64::try_from(n).expect("fits");
+            assert!(
+                shares.transfers >= 2 && shares.rpc >= 2 && shares.web >= 2,
+                "{limit}"
+            );
+            let used = connections(shares.transfers).saturating_mul(OF_TRANSFER)
+                + connections(shares.rpc).min(1 << 60)
+                + connections(shares.web).min(1 << 60) * OF_WEB;
+            if limit >= 256 {
+                assert!(taken.own() + used <= limit, "{limit}: {shares:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_too_low_is_said_with_both_numbers_and_the_key() {
+        let said = of(1024).remark(&config("4096")).expect("too low");
+        for word in [
+            "1024",
+            "dfs.datanode.max.transfer.threads = 4096",
+            "LimitNOFILE",
+        ] {
+            assert!(said.contains(word), "{said}");
+        }
+        let needs = of(1024).wanted(4096);
+        assert!(said.contains(&format!("needs {needs}")), "{said}");
+        assert_eq!(
+            of(needs).remark(&config("4096")),
+            None,
+            "{needs} are enough"
+        );
+        assert!(of(needs - 64).remark(&config("4096")).is_some());
+        assert_eq!(of(1024).remark(&config("100")), None);
+        assert_eq!(of(u64::MAX).remark(&config("10000000")), None);
+    }
+
+    #[tokio::test]
+    async fn a_shortage_is_said_once_and_its_end() {
+        let mut told = Told {
+            means: Means::Buffers,
+            met: Means::Buffers.met(),
+            said: Means::Buffers.met(),
+            last: Instant::now(),
+            trouble: Trouble::default(),
+        };
+        let start = Instant::now();
+        for second in 0..50 {
+            Means::Buffers.note();
+            told.look(start + Duration::from_secs(second));
+        }
+        assert_eq!(told.met - told.said, 49, "the first alone was said");
+        told.look(start + Duration::from_secs(79));
+        assert_eq!(told.met, told.said, "all are, at the end");
+    }
+}

@@ -1,0 +1,24 @@
+//! Closing the files that readers left open for the next, when no next one comes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::state::StoreState;
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Closes what no reader has asked for in the time that the configuration gives, until the store
+/// stops.
+pub async fn run(inner: Arc<StoreState>) {
+    let idle = inner.config.kept_open;
+    loop {
+        tokio::select! {
+            () = inner.stop.cancelled() => return,
+            () = tokio::time::sleep(LOOK.min(idle)) => {}
+        }
+        for pool in inner.pools() {
+            pool.map.close_idle(idle);
+        }
+    }
+}
