@@ -35,6 +35,7 @@ mod lock;
 mod mapping;
 pub mod meta;
 mod mount;
+mod pair;
 mod residency;
 mod sys;
 
@@ -58,5 +59,6 @@ pub use known::{Known, known};
 pub use lock::RecordLock;
 pub use meta::{Meta, MetaHook, Space};
 pub use mount::{Mount, mount_of};
+pub use pair::{FileWrite, write_pair};
 pub use residency::is_resident;
 pub use sys::{shut_down_file_system, write_back_file};

@@ -12,7 +12,6 @@ use super::ReplicaWriter;
 use super::pending::PendingPackets;
 use super::replica_files::ReplicaFiles;
 use crate::error::StoreError;
-use crate::replica::Tail;
 use crate::types::PacketData;
 use crate::writer::append_plan::{Plan, plan};
 
@@ -21,11 +20,7 @@ impl ReplicaWriter {
     pub(super) fn begin_pending(&mut self) {
         let (checksum, tail) = {
             let status = self.live.status();
-            let tail = Tail {
-                len: status.bytes_on_disk,
-                crc: status.last_crc,
-            };
-            (status.checksum, tail)
+            (status.checksum, status.tail())
         };
         let Some(checksum) = checksum else { return };
         let direct = !self.live.slice.volume.engine.capabilities().page_cache;
@@ -109,7 +104,7 @@ impl ReplicaWriter {
                     let text = format!("a write of {} did not end: {error}", self.live.block());
                     Err(StoreError::closed(text))
                 });
-                outcome.map_err(|e| self.examine(e))?;
+                self.data_synced = outcome.map_err(|e| self.examine(e))?;
                 self.allocate_ahead();
             }
             if !self.begin_write(due) {
@@ -135,14 +130,15 @@ impl ReplicaWriter {
         let (before, plan) = pending.take(cut);
         // A checksum that covers synced bytes is about to be replaced.
         let chunk_start = pending.chunk_start(plan.first_chunk);
-        let guard = plan.completes_chunk && chunk_start < self.synced_len;
-        self.data_synced = guard;
+        let guard = plan.completes_chunk && self.live.status().needs_kept_end(chunk_start);
+        self.data_synced = false;
         let files = ReplicaFiles {
             inner: Arc::clone(&self.inner),
             pool: Arc::clone(&self.pool),
             live: Arc::clone(&self.live),
             data: Arc::clone(&self.data),
             meta: Arc::clone(&self.meta),
+            class: self.class,
         };
         let (writer_lock, write_behind) =
             (Arc::clone(&self.writer_lock), self.write_behind.clone());
