@@ -181,8 +181,8 @@ pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
     /// Errors: `NoSpace`, `ReadOnly`, `MediaError`, `Invalid` (opened for reading, or beyond 2^63).
     fn write_at(&self, bufs: Vec<Bytes>, offset: u64) -> IoFuture<Completion<Vec<Bytes>>>;
 
-    /// As [`write_at`](Self::write_at), on the calling thread, which is one of the disk's. Waits for
-    /// no queue: of no use beside writes of the same file that are under way. Bytes written.
+    /// As [`write_at`](Self::write_at), on the calling thread, which is one of the disk's. It waits
+    /// for no queue: no other write of the file may be under way. Gives the bytes written.
     ///
     /// Errors: as `write_at`.
     fn write_here(&self, bufs: &[Bytes], offset: u64) -> Result<usize, IoError>;

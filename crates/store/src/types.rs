@@ -296,8 +296,8 @@ pub struct ReplicaRef {
     /// State.
     pub state: ReplicaState,
     /// Bytes that readers may see: all of a finalized replica, the acknowledged ones of a replica
-    /// being written. `None` of one that cannot be read at all (TEMPORARY, RUR of that, and RWR that
-    /// may have lost bytes).
+    /// being written. `None` of one that cannot be read at all (TEMPORARY, RUR of that, and RWR
+    /// that may have lost bytes).
     pub visible_len: Option<u64>,
     /// Bytes in the data file.
     pub bytes_on_disk: u64,

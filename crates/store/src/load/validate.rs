@@ -309,9 +309,9 @@ impl Cut {
         self.crc.unwrap_or(0)
     }
 
-    /// Makes it. A stop at any point leaves what a start cuts to at least `len` bytes. `promise` says
-    /// how many bytes of the replica may have to outlive power loss, and which end is kept. The
-    /// result is the one that is kept then. Blocking.
+    /// Makes it. A stop at any point leaves what a start cuts to at least `len` bytes. `promise`
+    /// says how many bytes of the replica may have to outlive power loss, and which end is kept.
+    /// The result is the one that is kept then. Blocking.
     ///
     /// Where ends can be kept, the three calls come right after one another, in Apache's order:
     /// data, checksums, that of the new last chunk. A stop between them costs Apache's start that

@@ -69,8 +69,8 @@ pub struct Status {
     /// Bytes from the beginning of the file that the file system has allocated. What is behind its
     /// end is given back when the replica is finalized.
     pub allocated_len: u64,
-    /// It waits for recovery, and no acknowledged byte can have left it: its writer's process ended,
-    /// and the system went on.
+    /// It waits for recovery, and no acknowledged byte can have left it: its writer's process
+    /// ended, and the system went on.
     pub as_written: bool,
     /// Told when another writer wants the replica.
     pub cancel: CancellationToken,
