@@ -14,9 +14,9 @@ use tokio::net::TcpListener;
 use tokio::time::Duration;
 
 use super::super::Activity;
-use super::client::{Client, Pipeline, statuses, write_request};
+use super::client::{Client, Pipeline, read, statuses, write_request};
 use super::node::{Node, Said};
-use super::{block, crc32c, pattern, pool, read};
+use super::{block, crc32c, pattern, pool};
 
 /// A node's port without the node.
 struct Mirror(TcpListener);
