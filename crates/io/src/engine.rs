@@ -181,6 +181,12 @@ pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
     /// Errors: `NoSpace`, `ReadOnly`, `MediaError`, `Invalid` (opened for reading, or beyond 2^63).
     fn write_at(&self, bufs: Vec<Bytes>, offset: u64) -> IoFuture<Completion<Vec<Bytes>>>;
 
+    /// As [`write_at`](Self::write_at), on the calling thread, which is one of the disk's. It waits
+    /// for no queue: no other write of the file may be under way. Gives the bytes written.
+    ///
+    /// Errors: as `write_at`.
+    fn write_here(&self, bufs: &[Bytes], offset: u64) -> Result<usize, IoError>;
+
     /// Reserves space for the first `len` bytes without changing the length; space beyond the end
     /// is given back by `truncate` to the final length. `Unsupported` where the file system cannot.
     fn allocate(&self, len: u64) -> IoFuture<Result<(), IoError>>;

@@ -40,6 +40,7 @@ mod mapping;
 mod means;
 pub mod meta;
 mod mount;
+mod pair;
 mod residency;
 mod sys;
 
@@ -66,5 +67,6 @@ pub use lock::RecordLock;
 pub use means::{Means, descriptors_max, descriptors_open, patiently};
 pub use meta::{Meta, MetaHook, Space};
 pub use mount::{Mount, mount_of};
+pub use pair::{FileWrite, write_pair};
 pub use residency::is_resident;
 pub use sys::{shut_down_file_system, write_back_file};

@@ -298,9 +298,9 @@ pub struct ReplicaRef {
     /// State.
     pub state: ReplicaState,
     /// Bytes that readers may see: all of a finalized replica, the acknowledged ones of a replica
-    /// being written. 0 for a replica that cannot be read at all (TEMPORARY, RWR, and RUR of these;
-    /// Apache says -1 there).
-    pub visible_len: u64,
+    /// being written. `None` of one that cannot be read at all (TEMPORARY, RUR of that, and RWR
+    /// that may have lost bytes).
+    pub visible_len: Option<u64>,
     /// Bytes in the data file.
     pub bytes_on_disk: u64,
     /// The volume.

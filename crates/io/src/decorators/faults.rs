@@ -255,6 +255,23 @@ impl EngineFile for FaultyFile {
         })
     }
 
+    fn write_here(&self, bufs: &[Bytes], offset: u64) -> Result<usize, IoError> {
+        let verdict = self.faults.judge(self.class, IoOp::Write, self.path());
+        std::thread::sleep(verdict.delay + verdict.stall); // A slow disk keeps its thread.
+        if let Some(errno) = verdict.errno {
+            return Err(injected(IoOp::Write, self.path(), errno));
+        }
+        if let Some((bytes, errno)) = verdict.short {
+            self.inner.write_here(&prefix(bufs, bytes), offset)?;
+            let error = injected(IoOp::Write, self.path(), errno);
+            return Err(error.with_context(format_args!("after {bytes} bytes")));
+        }
+        match verdict.flip {
+            Some(at) => self.inner.write_here(&flipped(bufs, at), offset),
+            None => self.inner.write_here(bufs, offset),
+        }
+    }
+
     fn allocate(&self, len: u64) -> IoFuture<Result<(), IoError>> {
         self.judged(IoOp::Allocate, move |f| f.allocate(len))
     }

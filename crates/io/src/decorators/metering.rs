@@ -179,6 +179,16 @@ impl EngineFile for MeteredFile {
         self.transfer(IoOp::Write, |f| f.write_at(bufs, offset))
     }
 
+    fn write_here(&self, bufs: &[Bytes], offset: u64) -> Result<usize, IoError> {
+        if !self.metrics.sampling().takes() {
+            return self.inner.write_here(bufs, offset);
+        }
+        let timer = Timer::start(&self.metrics, self.class, IoOp::Write);
+        let result = self.inner.write_here(bufs, offset);
+        timer.finish(moved(&result));
+        result
+    }
+
     fn allocate(&self, len: u64) -> IoFuture<Result<(), IoError>> {
         self.plain(IoOp::Allocate, |f| f.allocate(len))
     }

@@ -171,6 +171,14 @@ impl<B: Blocking> EngineFile for Threaded<B> {
         })
     }
 
+    fn write_here(&self, bufs: &[Bytes], offset: u64) -> Result<usize, IoError> {
+        let len = total_len(bufs);
+        check_range(IoOp::Write, self.path(), offset, len, len)?;
+        let bufs: Vec<&Bytes> = bufs.iter().collect();
+        let (done, result) = self.file().write(&bufs, offset);
+        result.map(|()| done)
+    }
+
     fn allocate(&self, len: u64) -> IoFuture<Result<(), IoError>> {
         self.run(IoOp::Allocate, move |f| f.allocate(len))
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use hayloft_wire::frame;
-use hayloft_wire::ids::{ExtendedBlock, PoolId, ReplicaState};
+use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::clientdatanode::{
     CancelPlanRequest, DeleteBlockPoolRequest, DeleteBlockPoolResponse, DiskBalancerSettingRequest,
     EvictWritersRequest, EvictWritersResponse, GetBalancerBandwidthRequest,
@@ -133,11 +133,7 @@ fn visible_length(
             "the replica of {block} here has the older generation stamp {held}"
         )));
     }
-    let length = match replica.state {
-        ReplicaState::Finalized | ReplicaState::Rbw => replica.visible_len,
-        ReplicaState::Rur if replica.visible_len > 0 => replica.visible_len,
-        ReplicaState::Rur | ReplicaState::Rwr | ReplicaState::Temporary => NOT_VISIBLE,
-    };
+    let length = replica.visible_len.unwrap_or(NOT_VISIBLE);
     Ok(frame::delimited(&GetReplicaVisibleLengthResponse {
         length,
     }))

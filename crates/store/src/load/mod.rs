@@ -54,6 +54,8 @@ pub struct FoundRbw {
     pub checksum: Option<DataChecksum>,
     /// CRC of the last chunk when that is partial.
     pub last_crc: u32,
+    /// Written since the system was booted: no power loss has taken bytes of it.
+    pub as_written: bool,
 }
 
 /// What one volume holds of a pool.
@@ -324,12 +326,14 @@ fn load_one_rbw(
     let meta = paths
         .rbw()
         .join(names::meta_name(block.id, block.generation_stamp));
+    let as_written = was_written_since_boot(&meta);
     let valid = if recent {
         recent::validate_all(files, &data, &meta)
     } else {
         validate(files, &data, &meta)
     };
     let valid = valid.and_then(|valid| {
+        let valid = validate::with_kept_end(files, &data, &meta, valid)?;
         cut(files, &data, &meta, &valid)?;
         Ok(valid)
     });
@@ -361,6 +365,19 @@ fn load_one_rbw(
         state,
         checksum: valid.checksum,
         last_crc: valid.last_crc,
+        as_written,
+    })
+}
+
+/// Whether a meta file was last written since the system was booted.
+fn was_written_since_boot(meta: &Path) -> bool {
+    let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let up = Duration::from_secs(u64::try_from(up.tv_sec).unwrap_or(0));
+    let written = fs::metadata(meta).and_then(|meta| meta.modified());
+    // Clocks of files are coarse, but behind: what counts is written long after the boot.
+    written.is_ok_and(|written| {
+        let age = SystemTime::now().duration_since(written);
+        age.unwrap_or_default() < up
     })
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use hayloft_io::{DataFile, DataFiles, IoOp, OpenMode, patiently};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
 
-use crate::replica::Tail;
+use crate::replica::{Tail, kept_end};
 
 /// What is intact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +163,43 @@ pub fn intact(data: &DataFile, meta: &File, valid: &Valid) -> io::Result<u64> {
     Ok(len)
 }
 
+/// As much of a replica as is intact where that is more than `valid`, which its checksums say: up
+/// to a [kept end](kept_end).
+pub fn with_kept_end(
+    files: &DataFiles,
+    data: &Path,
+    meta: &Path,
+    valid: Valid,
+) -> io::Result<Valid> {
+    let Some(checksum) = valid.checksum.filter(|c| c.kind() != ChecksumKind::Null) else {
+        return Ok(valid);
+    };
+    let meta = File::open(meta)?;
+    let meta_len = meta.metadata()?.len();
+    // Without them the checksums decide, as on a file system that keeps none.
+    let ends = kept_end::kept(&meta).unwrap_or_default().into_iter();
+    for Tail { len, crc } in ends.filter(|end| end.len > valid.len) {
+        let data = files.open(data, OpenMode::ReadOnly)?;
+        if len > data.length()? || checksum.meta_len(len) > meta_len {
+            continue;
+        }
+        let start = checksum.chunk_start(len);
+        let tail = read_tail(&data, start, len - start)?;
+        let before = Valid {
+            len: start,
+            ..valid
+        };
+        if checksum.kind().crc(&tail) == crc && intact(&data, &meta, &before)? == start {
+            return Ok(Valid {
+                len,
+                last_crc: crc,
+                ..valid
+            });
+        }
+    }
+    Ok(valid)
+}
+
 /// Cuts both files to what is intact.
 pub fn cut(files: &DataFiles, data: &Path, meta: &Path, valid: &Valid) -> io::Result<()> {
     let data = files.open(data, OpenMode::ReadWrite)?;
@@ -175,10 +212,21 @@ pub fn cut(files: &DataFiles, data: &Path, meta: &Path, valid: &Valid) -> io::Re
     let Some(checksum) = valid.checksum else {
         return Ok(());
     };
-    let meta = patiently(|| OpenOptions::new().write(true).open(meta))?;
+    let meta = patiently(|| OpenOptions::new().read(true).write(true).open(meta))?;
+    // When it was written is of its writer: the next start asks for that again.
+    let written = meta.metadata()?.modified()?;
     let meta_len = checksum.meta_len(valid.len);
     if meta.metadata()?.len() > meta_len {
         meta.set_len(meta_len)?;
+        meta.set_modified(written)?;
+    }
+    let start = checksum.chunk_start(valid.len);
+    let partial = start < valid.len && checksum.kind() != ChecksumKind::Null;
+    let chunk = start / u64::from(checksum.bytes_per_checksum());
+    if partial && read_sum(&meta, checksum, chunk)? != valid.last_crc {
+        // Its end was kept beside the checksum of what is gone.
+        meta.write_all_at(&valid.last_crc.to_be_bytes(), checksum.meta_len(start))?;
+        meta.set_modified(written)?;
     }
     Ok(())
 }
@@ -263,26 +311,54 @@ impl Cut {
         self.crc.unwrap_or(0)
     }
 
-    /// Makes it: the meta file first (fewer checksums, then the one of the new last chunk), then
-    /// the data. A stop at any point leaves what [`validate`] cuts to at least `len` bytes.
-    /// Blocking.
+    /// Makes it. A stop at any point leaves what a start cuts to at least `len` bytes. `promise`
+    /// says how many bytes of the replica may have to outlive power loss, and which end is kept.
+    /// The result is the one that is kept then. Blocking.
+    ///
+    /// Where ends can be kept, the three calls come right after one another, in Apache's order:
+    /// data, checksums, that of the new last chunk. A stop between them costs Apache's start that
+    /// chunk.
     ///
     /// Errors: what failed. The files may be in any of these states then, and checksums beyond
     /// `len` are gone.
-    pub fn make(self) -> Result<(), (IoOp, io::Error)> {
+    pub fn make(self, promise: (u64, Option<Tail>)) -> Result<Option<Tail>, (IoOp, io::Error)> {
         let cut = |e| (IoOp::Truncate, e);
         let sums = self.checksum.meta_len(self.len);
-        self.meta.set_len(sums).map_err(cut)?;
-        if let Some(crc) = self.crc {
-            let at = self.checksum.meta_len(self.checksum.chunk_start(self.len));
-            let crc = crc.to_be_bytes();
-            self.meta.write_all_at(&crc, at).map_err(cut)?;
-            // Before the data is cut. Were the cut data on the device first when power is lost, its
-            // checksum would cover more bytes, and an hsynced tail would count as damaged.
-            self.meta.sync_data().map_err(|e| (IoOp::Sync, e))?;
+        let (synced_len, kept) = promise;
+        let kept = kept.filter(|end| end.len <= self.len);
+        let Some(crc) = self.crc else {
+            self.meta.set_len(sums).map_err(cut)?;
+            #[cfg(test)]
+            self.may_be_cut().map_err(cut)?;
+            self.data.set_len(self.len).map_err(cut)?;
+            return Ok(kept);
+        };
+        let end = Tail { len: self.len, crc };
+        let start = self.checksum.chunk_start(self.len);
+        let at = self.checksum.meta_len(start);
+        let bytes = crc.to_be_bytes();
+        let ends: Vec<Tail> = kept.into_iter().chain([end]).collect();
+        if kept_end::keep(&self.meta, &ends).is_ok() {
+            let promised = synced_len > start && kept.map(|end| end.len) != Some(synced_len);
+            if promised {
+                self.data.sync().map_err(|e| (IoOp::Sync, e))?;
+                self.meta.sync_all().map_err(|e| (IoOp::Sync, e))?;
+            }
+            #[cfg(test)]
+            self.may_be_cut().map_err(cut)?;
+            self.data.set_len(self.len).map_err(cut)?;
+            self.meta.set_len(sums).map_err(cut)?;
+            self.meta.write_all_at(&bytes, at).map_err(cut)?;
+            return Ok(if promised { Some(end) } else { kept });
         }
+        self.meta.set_len(sums).map_err(cut)?;
+        self.meta.write_all_at(&bytes, at).map_err(cut)?;
+        // Before the data is cut. Were the cut data on the device first when power is lost, its
+        // checksum would cover more bytes, and an hsynced tail would count as damaged.
+        self.meta.sync_data().map_err(|e| (IoOp::Sync, e))?;
         #[cfg(test)]
         self.may_be_cut().map_err(cut)?;
-        self.data.set_len(self.len).map_err(cut)
+        self.data.set_len(self.len).map_err(cut)?;
+        Ok(None)
     }
 }

@@ -263,7 +263,7 @@ pub fn reference_degraded(pool: &Pool, id: i64) -> Option<ReplicaRef> {
     Some(ReplicaRef {
         block: pool.extended(replica.block(id)),
         state: ReplicaState::Finalized,
-        visible_len: replica.len,
+        visible_len: Some(replica.len),
         bytes_on_disk: replica.len,
         storage: replica.storage,
         pinned: replica.pinned,

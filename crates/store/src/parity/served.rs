@@ -44,10 +44,13 @@ impl ServedFile {
         (Arc::new(data), Arc::new(sums))
     }
 
-    fn unsupported<T: Send + 'static>(&self, op: IoOp) -> IoFuture<Result<T, IoError>> {
+    fn refused(&self, op: IoOp) -> IoError {
         let text = "it is decoded from parity, and only read";
-        let error = IoError::new(IoErrorKind::Unsupported, op, &self.path, text);
-        Box::pin(std::future::ready(Err(error)))
+        IoError::new(IoErrorKind::Unsupported, op, &self.path, text)
+    }
+
+    fn unsupported<T: Send + 'static>(&self, op: IoOp) -> IoFuture<Result<T, IoError>> {
+        Box::pin(std::future::ready(Err(self.refused(op))))
     }
 }
 
@@ -127,6 +130,10 @@ impl EngineFile for ServedFile {
             let result = refused.await;
             Completion { buf: bufs, result }
         })
+    }
+
+    fn write_here(&self, _bufs: &[Bytes], _offset: u64) -> Result<usize, IoError> {
+        Err(self.refused(IoOp::Write))
     }
 
     fn allocate(&self, _len: u64) -> IoFuture<Result<(), IoError>> {

@@ -233,5 +233,7 @@ fn revive(slice: &Arc<BlockPoolSlice>, found: &FoundRbw) -> LiveReplica {
     };
     status.checksum = found.checksum;
     status.last_crc = found.last_crc;
+    status.synced_len = found.block.num_bytes;
+    status.as_written = found.as_written;
     LiveReplica::new(found.block.id, Arc::clone(slice), status)
 }

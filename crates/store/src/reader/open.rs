@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, OpenMode, together};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
-use hayloft_wire::ids::{Block, ExtendedBlock};
+use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
@@ -74,7 +74,7 @@ pub(crate) async fn open_reader(
         }
         let attempt = match &slot {
             Slot::Finalized(replica) => open_finalized(inner, &pool, id, *replica).await,
-            Slot::Live(live) => open_live(inner, &pool, live).await,
+            Slot::Live(live) => open_live(inner, &pool, live, missing_meta).await,
         };
         let now = pool.map.get(id);
         let unchanged = now.as_ref().is_some_and(|now| slot.is_same(now));
@@ -382,11 +382,15 @@ async fn open_live(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
+    missing_meta: MissingMeta,
 ) -> Result<ReplicaReader, StoreError> {
     let slice = &live.slice;
     let status = live.snapshot();
     let block = Block::new(live.id, status.generation_stamp, status.bytes_on_disk);
-    let Some(visible_len) = status.visible_len() else {
+    // What waits for recovery is not multiplied nor vouched for.
+    let original = status.recovery.map_or(status.state, |(_, state)| state);
+    let waits = original == ReplicaState::Rwr && missing_meta == MissingMeta::Refused;
+    let Some(visible_len) = status.visible_len().filter(|_| !waits) else {
         let text = format!(
             "Replica is not readable, block={block}, replica is {}",
             status.state
@@ -404,16 +408,15 @@ async fn open_live(
     let status = live.snapshot();
     let checksum = status.checksum.unwrap_or_else(no_checksums);
     let partial = checksum.chunk_start(status.bytes_on_disk) < status.bytes_on_disk;
+    // Of what can be read now.
+    let visible_len = status.visible_len().unwrap_or(visible_len);
+    let visible_len = visible_len.min(status.bytes_on_disk);
     Ok(ReplicaReader {
         inner: Arc::clone(inner),
         slice: Arc::clone(slice),
         storage: slice.volume.info.clone(),
-        block: pool.extended(Block::new(
-            live.id,
-            status.generation_stamp,
-            status.bytes_acked,
-        )),
-        visible_len: status.visible_len().unwrap_or(visible_len),
+        block: pool.extended(Block::new(live.id, status.generation_stamp, visible_len)),
+        visible_len,
         readable_len: status.bytes_on_disk,
         checksum,
         last_crc: (partial && checksum.sum_size() > 0).then_some(status.last_crc),

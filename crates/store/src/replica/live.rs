@@ -45,12 +45,21 @@ pub struct Status {
     pub generation_stamp: u64,
     /// Bytes of which data and checksums both are in the files: they outlive a killed process.
     pub bytes_on_disk: u64,
-    /// Bytes that readers may see.
+    /// Bytes that the whole pipeline has acknowledged, this node too.
     pub bytes_acked: u64,
+    /// Bytes that were received here and that all nodes behind have acknowledged: readers may see
+    /// them, and wait for the disk.
+    pub bytes_shown: u64,
     /// Checksum in the meta file; `None` before its header was written.
     pub checksum: Option<DataChecksum>,
     /// CRC of the last chunk when that is partial.
     pub last_crc: u32,
+    /// Bytes that may have to outlive power loss: those of the last hsync, and those from before
+    /// this process or an append.
+    pub synced_len: u64,
+    /// An end that is on the device and that a start finds, whatever becomes of the checksum that
+    /// covers it ([`kept_end`](super::kept_end)).
+    pub kept_end: Option<Tail>,
     /// Length that it is expected to reach; 0 when not known.
     pub expected_len: u64,
     /// Bytes reserved for this replica on its volume and not yet written.
@@ -60,6 +69,9 @@ pub struct Status {
     /// Bytes from the beginning of the file that the file system has allocated. What is behind its
     /// end is given back when the replica is finalized.
     pub allocated_len: u64,
+    /// It waits for recovery, and no acknowledged byte can have left it: its writer's process
+    /// ended, and the system went on.
+    pub as_written: bool,
     /// Told when another writer wants the replica.
     pub cancel: CancellationToken,
     /// Recovery id and the state before recovery.
@@ -214,12 +226,16 @@ impl Status {
             generation_stamp,
             bytes_on_disk: 0,
             bytes_acked: 0,
+            bytes_shown: 0,
             checksum: None,
             last_crc: 0,
+            synced_len: 0,
+            kept_end: None,
             bytes_reserved: 0,
             expected_len: 0,
             allocated_ahead: 0,
             allocated_len: 0,
+            as_written: false,
             cancel: CancellationToken::new(),
             recovery: None,
             pinned: false,
@@ -229,16 +245,38 @@ impl Status {
         }
     }
 
+    /// Where it ends.
+    #[must_use]
+    pub fn tail(&self) -> Tail {
+        Tail {
+            len: self.bytes_on_disk,
+            crc: self.last_crc,
+        }
+    }
+
+    /// Whether a checksum that covers synced bytes goes when the one of the chunk at `chunk_start`
+    /// is replaced, and nothing else would tell where they end.
+    #[must_use]
+    pub fn needs_kept_end(&self, chunk_start: u64) -> bool {
+        let kept_len = self.kept_end.map(|end| end.len);
+        chunk_start < self.synced_len && kept_len != Some(self.synced_len)
+    }
+
     /// Bytes that readers may see, as Apache decides by state: all of a finalized replica, what was
     /// acknowledged of one being written. `None`: not readable at all (a copy that is being
-    /// received, or one that waits for recovery).
+    /// received).
+    ///
+    /// Beyond Apache's 3.5.0: all that was verified of a replica that waits for recovery. What a
+    /// client hflushed stays visible when the process was killed. Where power may have taken bytes,
+    /// other nodes may have more, and a reader believes the first that answers: it says nothing.
     #[must_use]
     pub fn visible_len(&self) -> Option<u64> {
         let state = self.recovery.map_or(self.state, |(_, original)| original);
         match state {
             ReplicaState::Finalized => Some(self.bytes_on_disk),
-            ReplicaState::Rbw => Some(self.bytes_acked),
-            ReplicaState::Rwr | ReplicaState::Rur | ReplicaState::Temporary => None,
+            ReplicaState::Rbw => Some(self.bytes_acked.max(self.bytes_shown)),
+            ReplicaState::Rwr => self.as_written.then_some(self.bytes_on_disk),
+            ReplicaState::Rur | ReplicaState::Temporary => None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod block_pool;
 pub mod files;
+pub mod kept_end;
 pub mod latch;
 pub mod live;
 pub mod map;

@@ -17,7 +17,7 @@ pub fn reference(pool: &Pool, live: &LiveReplica) -> ReplicaRef {
             status.bytes_on_disk,
         )),
         state: status.state,
-        visible_len: status.visible_len().unwrap_or(0),
+        visible_len: status.visible_len(),
         bytes_on_disk: status.bytes_on_disk,
         storage: live.slice.volume.info.clone(),
         pinned: status.pinned,
@@ -32,7 +32,7 @@ pub fn reference_of(pool: &Pool, slice: &BlockPoolSlice, id: i64, slot: &Slot) -
         Slot::Finalized(r) => ReplicaRef {
             block: pool.extended(Block::new(id, r.generation_stamp, r.len)),
             state: ReplicaState::Finalized,
-            visible_len: r.len,
+            visible_len: Some(r.len),
             bytes_on_disk: r.len,
             storage: slice.volume.info.clone(),
             pinned: r.pinned,

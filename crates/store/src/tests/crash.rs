@@ -237,3 +237,92 @@ async fn a_finalize_whose_caller_goes_away_is_carried_out() {
     }
     node.check(5, 1001, 700).await;
 }
+
+/// A cut where ends can be kept: data, checksums, the last of them. The end is kept before.
+#[tokio::test]
+async fn a_truncate_in_apaches_order_that_is_killed_leaves_at_least_the_new_length() {
+    use std::os::unix::fs::FileExt as _;
+    for steps in 0..=4 {
+        let node = Node::new().await;
+        let mut writer = node.writer(5, 1001).await;
+        writer.write(vec![packet(0, 2000)]).await.expect("writes");
+        let rbw = node.pool_dir().join("current/rbw");
+        let open = |name: &str| {
+            let mut options = fs::OpenOptions::new();
+            options.read(true).write(true).open(rbw.join(name))
+        };
+        let (data, meta) = (open("blk_5"), open("blk_5_1001.meta"));
+        let (data, meta) = (data.expect("opens"), meta.expect("opens"));
+        let crc = crc32c().kind().crc(&bytes(512, 700));
+        if steps >= 1 {
+            let end = crate::replica::Tail { len: 700, crc };
+            crate::replica::kept_end::keep(&meta, &[end]).expect("keeps");
+        }
+        if steps >= 2 {
+            data.set_len(700).expect("cuts");
+        }
+        if steps >= 3 {
+            meta.set_len(crc32c().meta_len(700)).expect("cuts");
+        }
+        if steps >= 4 {
+            meta.write_all_at(&crc.to_be_bytes(), crc32c().meta_len(512))
+                .expect("writes");
+        }
+        let node = node.kill_and_start().await;
+        let len = node.store.replica(&pool(), 5).expect("there").bytes_on_disk;
+        assert_eq!(len, [2000, 2000, 700, 700, 700][steps], "{steps}");
+        drop(writer);
+    }
+}
+
+/// Beyond Apache's: what a client hflushed stays visible when the process is killed. After a boot
+/// power loss may have taken bytes that other nodes have.
+#[tokio::test]
+async fn a_replica_that_waits_for_recovery_is_readable_unless_the_system_was_booted() {
+    let node = Node::new().await;
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 1300)]).await.expect("writes");
+    drop(writer);
+    let node = node.kill_and_start().await;
+    let there = node.store.replica(&pool(), 5).expect("there");
+    assert_eq!(
+        (there.state, there.visible_len),
+        (ReplicaState::Rwr, Some(1300))
+    );
+    node.check(5, 1001, 1300).await;
+    // It is not copied, nor vouched for, nor taken over by a pipeline.
+    let copied = node.store.open_verifiable(&block(5, 1001, 0)).await;
+    assert_eq!(Node::error_of(copied), StoreErrorKind::Illegal);
+    let taken = node
+        .store
+        .recover_rbw(&block(5, 1001, 0), 1002, 0, 1300)
+        .await;
+    assert_eq!(Node::error_of(taken), StoreErrorKind::NotFound);
+    // Nor seen by a reader that knows of a newer stamp.
+    let newer = node.store.open_reader(&block(5, 1002, 0)).await;
+    let refused = StoreErrorKind::UnexpectedGenerationStamp;
+    assert_eq!(Node::error_of(newer), refused);
+    let meta = node.pool_dir().join("current/rbw/blk_5_1001.meta");
+    let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    let file = fs::OpenOptions::new().write(true).open(&meta);
+    file.expect("opens").set_modified(long_ago).expect("sets");
+    // What power left: the data file is shorter.
+    let data = meta.with_file_name("blk_5");
+    let data = fs::OpenOptions::new().write(true).open(data);
+    data.expect("opens").set_len(1100).expect("cuts");
+    let mut node = node;
+    for _ in 0..2 {
+        node = node.kill_and_start().await;
+        let there = node.store.replica(&pool(), 5).expect("there");
+        assert_eq!((there.bytes_on_disk, there.visible_len), (1024, None));
+        let opened = node.store.open_reader(&block(5, 1001, 0)).await;
+        assert_eq!(Node::error_of(opened), StoreErrorKind::Illegal);
+    }
+    // The recovery makes it readable.
+    let (left, store) = (block(5, 1001, 1024), &node.store);
+    let begun = store.init_replica_recovery(&left, 1010);
+    begun.await.expect("begins");
+    let ended = store.update_replica_under_recovery(&left, 1010, 0, 1024);
+    ended.await.expect("ends");
+    node.check(5, 1010, 1024).await;
+}

@@ -142,7 +142,7 @@ async fn a_copy_becomes_part_of_a_pipeline() {
         .expect("converts");
     assert_eq!(
         (replica.state, replica.visible_len),
-        (ReplicaState::Rbw, 700)
+        (ReplicaState::Rbw, Some(700))
     );
     let mut writer = node
         .store

@@ -7,6 +7,7 @@ mod deletes;
 mod disks;
 mod durability;
 mod kept_open;
+mod killed_then_apache;
 mod leaving;
 mod lifecycle;
 mod lost_writes;
@@ -48,6 +49,7 @@ use crate::*;
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
+const EOPNOTSUPP: i32 = 95;
 
 /// A node with its directories and its store.
 struct Node {

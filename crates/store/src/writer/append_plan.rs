@@ -25,6 +25,45 @@ pub struct Plan {
     pub tail: Tail,
 }
 
+impl Plan {
+    /// Offset in the meta file of its first checksum.
+    pub fn sums_at(&self, disk: DataChecksum) -> u64 {
+        let chunk = u64::from(disk.bytes_per_checksum());
+        disk.meta_len(self.first_chunk.saturating_mul(chunk))
+    }
+
+    /// Leaves of a plan that goes on at `from` what is in the chunk of that byte; gives what
+    /// follows it, and where that begins. `None` when nothing does.
+    pub fn split_first_chunk(&mut self, disk: DataChecksum, from: u64) -> Option<(u64, Self)> {
+        let chunk = u64::from(disk.bytes_per_checksum());
+        let boundary = (from / chunk + 1).saturating_mul(chunk);
+        if self.tail.len <= boundary {
+            return None;
+        }
+        let mut head = usize::try_from(boundary - from).expect("at most a chunk");
+        let mut rest = Vec::with_capacity(self.data.len());
+        self.data.retain_mut(|piece| {
+            let kept = piece.split_to(head.min(piece.len()));
+            head -= kept.len();
+            let behind = std::mem::replace(piece, kept);
+            rest.extend(Some(behind).filter(|behind| !behind.is_empty()));
+            !piece.is_empty()
+        });
+        let rest = Self {
+            data: rest,
+            sums: self.sums.split_off(disk.sum_size()),
+            first_chunk: self.first_chunk + 1,
+            completes_chunk: false,
+            tail: self.tail,
+        };
+        self.tail = Tail {
+            len: boundary,
+            crc: 0,
+        };
+        Some((boundary, rest))
+    }
+}
+
 /// Why packets cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {

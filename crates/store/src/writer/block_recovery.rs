@@ -268,7 +268,7 @@ async fn copy_shortened(
                 .ok_or_else(|| std::io::Error::other("the meta file has no header"))?;
             let (data, meta) = (scratch.data(), scratch.meta());
             let cut = Cut::of(&data_files, &data, &meta, checksum, len, None)?;
-            cut.make().map_err(|(_, e)| e)?;
+            cut.make((0, None)).map_err(|(_, e)| e)?;
             // The original was on the device for long, and commit rounds know of writers' files
             // only.
             files::sync_data(&data_files, &scratch.data())?;

@@ -70,8 +70,9 @@ impl ReplicaWriter {
             self.live.refuse_after_failed_sync()?;
         }
         let durable = self.inner.config.sync_on_close || self.durable_finalize;
+        let synced_len = self.live.status().synced_len;
         let done = finalize_live(&self.inner, &self.pool, &self.live, durable).await?;
-        if self.inner.config.sync_on_close || (durable && self.synced_len == done.bytes_on_disk) {
+        if self.inner.config.sync_on_close || (durable && synced_len == done.bytes_on_disk) {
             commit::forget(&self.live.slice.volume, &self.pool, self.live.id);
         }
         Ok(done)

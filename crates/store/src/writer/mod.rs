@@ -6,6 +6,7 @@ pub mod block_recovery;
 mod close;
 pub mod create;
 mod elsewhere;
+mod keep_end;
 mod pending;
 pub mod pipeline_recovery;
 pub mod recovery_steps;
@@ -62,8 +63,9 @@ pub struct ReplicaWriter {
     write_behind: Option<Arc<WriteBehind>>,
     /// What was accepted and is not in the files; `None` before the checksum is known.
     pending: Option<PendingPackets>,
-    /// The write that is under way. One at a time: a file grows in order.
-    writing: Option<JoinHandle<Result<(), StoreError>>>,
+    /// The write that is under way, and whether it synced the data. One at a time: a file grows in
+    /// order.
+    writing: Option<JoinHandle<Result<bool, StoreError>>>,
     /// What is kept of a new replica until something is written, and its way to another volume.
     unwritten: Option<Unwritten>,
     moving: Option<JoinHandle<Result<Moved, StoreError>>>,
@@ -77,9 +79,6 @@ pub struct ReplicaWriter {
     to_allocate: bool,
     /// That is being done.
     allocating: Option<JoinHandle<()>>,
-    /// Bytes of the replica that may have to outlive power loss: those of the last hsync, and those
-    /// from before this writer.
-    synced_len: u64,
     /// Nothing was written to the data file since it was last synced.
     data_synced: bool,
     done: bool,
@@ -117,14 +116,14 @@ impl ReplicaWriter {
         if mode == OpenMode::CreateNew {
             live.slice.volume.commits.touch_dir(&pair.dir);
         }
-        let (client, synced_len, to_allocate) = {
+        let (client, to_allocate) = {
             let status = live.status();
             // What goes through the page cache gets its blocks when it is written back, in long
             // runs. Giving back the rest at the close would wait for that.
             let direct = !live.slice.volume.engine.capabilities().page_cache;
             let to_allocate =
                 direct && inner.config.preallocate && worth_allocating(&status).is_some();
-            (status.checksum, status.bytes_on_disk, to_allocate)
+            (status.checksum, to_allocate)
         };
         // The removal of a volume marks it first and then tells its writers to stop, of which
         // this is one from here on.
@@ -151,7 +150,6 @@ impl ReplicaWriter {
             durable_finalize: false,
             to_allocate,
             allocating: None,
-            synced_len,
             data_synced: false,
             done: false,
         };

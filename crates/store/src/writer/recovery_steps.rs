@@ -52,6 +52,7 @@ pub async fn settle(
         },
     );
     let checksum = status.checksum;
+    let promise = (status.synced_len, status.kept_end);
     let data_files = volume.data_files();
     let (crc, made) = files::on_disk_with_sync(
         &live.slice,
@@ -69,13 +70,13 @@ pub async fn settle(
                     len,
                     Some(known),
                 )?;
-                Ok((cut.last_crc(), cut.make()))
+                Ok((cut.last_crc(), cut.make(promise)))
             }
             // Nothing was ever written.
             None => data_files
                 .open(&pair.data(), OpenMode::ReadWrite)?
                 .set_len(0)
-                .map(|()| (0, Ok(()))),
+                .map(|()| (0, Ok(None))),
         },
     )
     .await
@@ -85,19 +86,24 @@ pub async fn settle(
     let mut now = live.status();
     now.bytes_on_disk = len;
     now.bytes_acked = now.bytes_acked.min(len);
+    now.bytes_shown = 0;
     // Cutting a file gives back what was reserved behind its end.
     now.allocated_len = now.allocated_len.min(len);
     now.last_crc = crc;
     now.unsettled = made.is_err();
+    now.kept_end = made.as_ref().ok().copied().flatten();
+    let kept = now.kept_end.filter(|end| end.len == len);
+    now.synced_len = kept.map_or(now.synced_len.min(len), |end| end.len);
     drop(now);
     live.slice.used.change(
         footprint(status.bytes_on_disk, checksum),
         footprint(len, checksum),
     );
-    made.map_err(|e| {
+    let made = made.map_err(|e| {
         live.note_failure(&e);
         corrupt_or_io(inner, &live.slice, doing(), e)
-    })
+    });
+    made.map(drop)
 }
 
 /// Turns a failed file operation into an error; what reads as damage is `Corrupt`.
@@ -237,6 +243,7 @@ pub async fn reopen(
     status.bytes_acked = replica.len;
     status.checksum = valid.checksum;
     status.last_crc = valid.last_crc;
+    status.synced_len = replica.len;
     status.pinned = replica.pinned;
     let live = Arc::new(LiveReplica::new(id, slice, status));
     let writer_lock = Arc::new(Arc::clone(&live.writer).lock_owned().await);

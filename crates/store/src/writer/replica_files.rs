@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use hayloft_io::{EngineFile, IoError, SyncKind, WriteBehind, together};
+use hayloft_io::{
+    EngineFile, FileWrite, IoClass, IoError, SyncKind, WriteBehind, together, write_pair,
+};
 use hayloft_wire::checksum::DataChecksum;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +19,11 @@ use crate::state::StoreState;
 use crate::volume::footprint;
 use crate::writer::append_plan::Plan;
 use crate::writer::elsewhere::CurrentReplica;
+use crate::writer::keep_end::keep;
+
+/// Bytes of data that are written in one call with the checksum of the chunk that they complete:
+/// what Apache's node writes so. Of more the chunk goes first, alone.
+const PAIR_MAX: u64 = 64 << 10;
 
 /// Reports what the whole pipeline has acknowledged. Cheap to clone; of no effect once another
 /// writer took the replica over.
@@ -33,6 +40,16 @@ impl AckHandle {
             acknowledge(&locks::lock(&self.current), bytes);
         }
     }
+
+    /// Everything below `bytes` was received here and acknowledged by all nodes behind: readers may
+    /// see it. Nothing is promised by it.
+    pub fn set_bytes_shown(&self, bytes: u64) {
+        if !self.cancel.is_cancelled() {
+            let live = locks::lock(&self.current);
+            let mut status = live.status();
+            status.bytes_shown = status.bytes_shown.max(bytes);
+        }
+    }
 }
 
 pub(super) fn acknowledge(live: &LiveReplica, bytes: u64) {
@@ -47,21 +64,25 @@ pub(super) struct ReplicaFiles {
     pub live: Arc<LiveReplica>,
     pub data: Arc<dyn EngineFile>,
     pub meta: Arc<dyn EngineFile>,
+    pub class: IoClass,
 }
 
 impl ReplicaFiles {
-    /// Writes what was planned behind `before` and takes note of it. Data goes before checksums
-    /// when a checksum of a partial chunk is replaced. A killed process then leaves the old
-    /// checksum, which still tells where the acknowledged bytes end. The other way round they could
-    /// not be told from damage. With `guard`, data reaches the device before, so that this is true
-    /// of power loss too.
+    /// Writes what was planned behind `before` and takes note of it; whether the data was synced on
+    /// the way.
+    ///
+    /// Where a checksum of a partial chunk is replaced, data and checksum are written right after
+    /// one another, in Apache's order. Between the two the chunk, which was acknowledged in part,
+    /// has a checksum of its beginning alone: a start of this node finds that, one of Apache's
+    /// drops the chunk. With `guard` the chunk holds synced bytes: their end is
+    /// [kept](crate::replica::kept_end) first.
     pub(super) async fn write_plan(
         self,
         before: Tail,
         plan: Plan,
         guard: bool,
         write_behind: Option<Arc<WriteBehind>>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let Self { live, data, .. } = &self;
         let disk = live.status().checksum;
         let volume = &live.slice.volume;
@@ -70,12 +91,15 @@ impl ReplicaFiles {
         let tail = plan.tail;
         parity::note_write(&self.inner);
         let kept = parity::keep_written(&self.inner, live, &plan.data);
-        if let Err(error) = self.write(disk, before, plan, guard).await {
-            live.status().unsettled = true;
-            live.note_failure(&error);
-            let text = format!("writing replica {}", live.block());
-            return Err(StoreError::io(text, error));
-        }
+        let synced = match self.write(disk, before, plan, guard).await {
+            Ok(synced) => synced,
+            Err(error) => {
+                live.status().unsettled = true;
+                live.note_failure(&error);
+                let text = format!("writing replica {}", live.block());
+                return Err(StoreError::io(text, error));
+            }
+        };
         grow(live, disk, before, tail);
         if let Some(kept) = kept {
             parity::written(&self.inner, live, before.len, &kept);
@@ -85,41 +109,92 @@ impl ReplicaFiles {
         if let Some(write_behind) = write_behind {
             write_behind.written(&**data, tail.len).await;
         }
-        Ok(())
+        Ok(synced)
     }
 
     async fn write(
         &self,
         disk: Option<DataChecksum>,
         before: Tail,
-        plan: Plan,
+        mut plan: Plan,
         guard: bool,
-    ) -> Result<(), IoError> {
+    ) -> Result<bool, IoError> {
         let Some(disk) = disk.filter(|_| !plan.sums.is_empty()) else {
-            return self
-                .data
-                .write_at(plan.data, before.len)
-                .await
-                .result
-                .map(drop);
+            let written = self.data.write_at(plan.data, before.len).await;
+            return written.result.map(|_| false);
         };
-        let first = plan
-            .first_chunk
-            .saturating_mul(u64::from(disk.bytes_per_checksum()));
-        let (sums, sums_at) = (vec![plan.sums.into()], disk.meta_len(first));
         if !plan.completes_chunk {
-            let (data, sums) = together(|| {
-                let data = self.data.write_at(plan.data, before.len);
-                (data, self.meta.write_at(sums, sums_at))
-            });
-            let (data, meta) = futures_util::future::join(data, sums).await;
-            return data.result.and(meta.result).map(drop);
+            self.write_whole(disk, before.len, plan).await?;
+            return Ok(false);
         }
-        self.data.write_at(plan.data, before.len).await.result?;
-        if guard {
-            self.data.sync(SyncKind::Data).await?;
+        if guard && !self.keep_end(before).await? {
+            self.write_guarded(disk, before.len, plan).await?;
+            return Ok(true);
         }
+        let rest = if plan.tail.len - before.len > PAIR_MAX {
+            plan.split_first_chunk(disk, before.len)
+        } else {
+            None
+        };
+        self.write_chunk(disk, before.len, plan).await?;
+        if let Some((at, rest)) = rest {
+            self.write_whole(disk, at, rest).await?;
+        }
+        Ok(false)
+    }
+
+    /// Data that begins with a chunk, and its checksums, in any order: of these chunks nothing was
+    /// acknowledged.
+    async fn write_whole(&self, disk: DataChecksum, at: u64, plan: Plan) -> Result<(), IoError> {
+        let sums_at = plan.sums_at(disk);
+        let (data, sums) = together(|| {
+            let data = self.data.write_at(plan.data, at);
+            (data, self.meta.write_at(vec![plan.sums.into()], sums_at))
+        });
+        let (data, meta) = futures_util::future::join(data, sums).await;
+        data.result.and(meta.result).map(drop)
+    }
+
+    /// Data within a chunk that was acknowledged in part, and its checksum.
+    async fn write_chunk(&self, disk: DataChecksum, at: u64, plan: Plan) -> Result<(), IoError> {
+        let sums_at = plan.sums_at(disk);
+        let write = |file: &Arc<dyn EngineFile>, bufs, offset| FileWrite {
+            file: Arc::clone(file),
+            bufs,
+            offset,
+        };
+        let first = write(&self.data, plan.data, at);
+        let second = write(&self.meta, vec![plan.sums.into()], sums_at);
+        let on = self.live.slice.volume.engine.disk();
+        write_pair(on, self.class, first, second).await
+    }
+
+    /// As [`write_chunk`](Self::write_chunk) where the end of the synced bytes cannot be kept: what
+    /// follows them is on the device before their checksum goes.
+    async fn write_guarded(&self, disk: DataChecksum, at: u64, plan: Plan) -> Result<(), IoError> {
+        let sums_at = plan.sums_at(disk);
+        self.data.write_at(plan.data, at).await.result?;
+        self.data.sync(SyncKind::Data).await?;
+        let sums = vec![plan.sums.into()];
         self.meta.write_at(sums, sums_at).await.result.map(drop)
+    }
+
+    /// Keeps the end of what may have to outlive power loss, and makes it do so; false where that
+    /// cannot be.
+    async fn keep_end(&self, end: Tail) -> Result<bool, IoError> {
+        // Of a later end no client was told that it is on the device.
+        let known = self.live.status().synced_len == end.len;
+        if !known || !keep(&self.live, self.class, end).await {
+            return Ok(false);
+        }
+        let syncs = (
+            self.data.sync(SyncKind::Data),
+            self.meta.sync(SyncKind::All),
+        );
+        let (data, meta) = futures_util::future::join(syncs.0, syncs.1).await;
+        data.and(meta)?;
+        self.live.status().kept_end = Some(end);
+        Ok(true)
     }
 }
 

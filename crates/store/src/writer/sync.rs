@@ -8,7 +8,8 @@ use hayloft_io::{EngineFile, IoError, Meta, SyncKind};
 use super::ReplicaWriter;
 use crate::error::StoreError;
 use crate::lifecycle::commit;
-use crate::replica::LiveReplica;
+use crate::replica::{LiveReplica, Tail};
+use crate::writer::keep_end::keep;
 
 impl ReplicaWriter {
     /// hsync: everything written is durable; the first time, the directory entries too.
@@ -19,7 +20,9 @@ impl ReplicaWriter {
     pub async fn sync(&mut self) -> Result<(), StoreError> {
         self.live.refuse_after_failed_sync()?;
         self.write_all().await?;
-        let len = self.bytes_on_disk();
+        let end = self.live.status().tail();
+        let to_keep = self.end_to_keep(end);
+        let class = self.class;
         let files = (
             (!self.data_synced).then(|| Arc::clone(&self.data)),
             Arc::clone(&self.meta),
@@ -34,8 +37,17 @@ impl ReplicaWriter {
             let _alone = live.syncing.write().await;
             // Work in the background may have been told meanwhile.
             live.refuse_after_failed_sync()?;
-            let synced = sync_files(files, &names, dir.as_deref()).await;
-            synced.map_err(|e| failed(&live, e))
+            let kept = match to_keep {
+                Some(end) if keep(&live, class, end).await => Some(end),
+                _ => None,
+            };
+            let kind = kept.map_or(SyncKind::Data, |_| SyncKind::All);
+            let synced = sync_files(files, kind, &names, dir.as_deref()).await;
+            synced.map_err(|e| failed(&live, e))?;
+            if kept.is_some() {
+                live.status().kept_end = kept;
+            }
+            Ok(())
         };
         self.inner
             .complete(work)
@@ -45,10 +57,19 @@ impl ReplicaWriter {
         self.live.refuse_after_failed_sync()?;
         self.data_synced = true;
         self.names_durable = true;
-        self.synced_len = len;
+        self.live.status().synced_len = end.len;
         // The next round has nothing to do for it, unless more is written.
         commit::forget(&self.live.slice.volume, &self.pool, self.live.id);
         Ok(())
+    }
+
+    /// The end of what is to be synced, when it is in a chunk, whose checksum the next write
+    /// replaces.
+    fn end_to_keep(&self, end: Tail) -> Option<Tail> {
+        let status = self.live.status();
+        let checksum = status.checksum.filter(|sum| sum.sum_size() > 0)?;
+        let partial = checksum.chunk_start(end.len) < end.len;
+        (partial && status.kept_end != Some(end)).then_some(end)
     }
 
     /// The writer asked for a synced close: what [`finalize`](Self::finalize) does outlives power
@@ -62,6 +83,7 @@ impl ReplicaWriter {
 /// both.
 async fn sync_files(
     (data, meta): (Option<Arc<dyn EngineFile>>, Arc<dyn EngineFile>),
+    kind_of_meta: SyncKind,
     names: &Meta,
     dir: Option<&Path>,
 ) -> Result<(), IoError> {
@@ -71,7 +93,7 @@ async fn sync_files(
             None => Ok(()),
         }
     };
-    let (data, meta) = futures_util::future::join(sync_data, meta.sync(SyncKind::Data)).await;
+    let (data, meta) = futures_util::future::join(sync_data, meta.sync(kind_of_meta)).await;
     data.and(meta)?;
     match dir {
         Some(dir) => names.sync_dir(dir).await,

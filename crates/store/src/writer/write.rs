@@ -12,7 +12,6 @@ use super::ReplicaWriter;
 use super::pending::PendingPackets;
 use super::replica_files::ReplicaFiles;
 use crate::error::StoreError;
-use crate::replica::Tail;
 use crate::types::PacketData;
 use crate::writer::append_plan::{Plan, plan};
 
@@ -21,11 +20,7 @@ impl ReplicaWriter {
     pub(super) fn begin_pending(&mut self) {
         let (checksum, tail) = {
             let status = self.live.status();
-            let tail = Tail {
-                len: status.bytes_on_disk,
-                crc: status.last_crc,
-            };
-            (status.checksum, tail)
+            (status.checksum, status.tail())
         };
         let Some(checksum) = checksum else { return };
         let direct = !self.live.slice.volume.engine.capabilities().page_cache;
@@ -129,10 +124,13 @@ impl ReplicaWriter {
                     let text = format!("a write of {} did not end: {error}", self.live.block());
                     Err(StoreError::closed(text))
                 });
-                if let Err(error) = outcome {
-                    let error = self.examine(error);
-                    self.go_elsewhere(error)?;
-                    continue;
+                match outcome {
+                    Ok(synced) => self.data_synced = synced,
+                    Err(error) => {
+                        let error = self.examine(error);
+                        self.go_elsewhere(error)?;
+                        continue;
+                    }
                 }
                 self.unwritten = None;
                 self.allocate_ahead();
@@ -169,14 +167,15 @@ impl ReplicaWriter {
         }
         // A checksum that covers synced bytes is about to be replaced.
         let chunk_start = pending.chunk_start(plan.first_chunk);
-        let guard = plan.completes_chunk && chunk_start < self.synced_len;
-        self.data_synced = guard;
+        let guard = plan.completes_chunk && self.live.status().needs_kept_end(chunk_start);
+        self.data_synced = false;
         let files = ReplicaFiles {
             inner: Arc::clone(&self.inner),
             pool: Arc::clone(&self.pool),
             live: Arc::clone(&self.live),
             data: Arc::clone(&self.data),
             meta: Arc::clone(&self.meta),
+            class: self.class,
         };
         let (writer_lock, write_behind) =
             (Arc::clone(&self.writer_lock), self.write_behind.clone());

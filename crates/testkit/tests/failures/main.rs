@@ -43,6 +43,9 @@ fn main() -> ExitCode {
         on.case("dead_writer_of_a_short_pipeline", |lab| {
             lab.dead_writer_and_dead_node()
         });
+        on.case("open_file_after_all_nodes_were_killed", |lab| {
+            lab.open_file_after_kills()
+        });
         on.case("outdated_replicas_give_way_to_copies", |lab| lab.outdated());
         on.case("outdated_replicas_that_are_reported_first", |lab| {
             lab.reported_first()

@@ -164,6 +164,37 @@ impl Lab {
         passed()
     }
 
+    /// Beyond Apache's node: what was hflushed stays visible while the file waits for its recovery.
+    pub fn open_file_after_kills(&mut self) -> Result<Outcome> {
+        if Kind::under_test() == Kind::Apache {
+            let why = "the stock node shows nothing of a replica that waits for recovery";
+            return Ok(Outcome::Skipped(why.into()));
+        }
+        let (path, bytes) = ("/open-then-killed", BLOCK + 123_457);
+        self.fs.create("o", path, 37, json!({}))?;
+        self.fs.write("o", bytes)?;
+        self.fs.handle("hflush", "o")?;
+        let nodes = self.cluster.node_count();
+        for index in 0..nodes {
+            self.cluster.node(index).kill()?;
+        }
+        for index in 0..nodes {
+            self.cluster.start_node(index)?;
+        }
+        self.cluster.wait_all_live()?;
+        wait::until("every hflushed byte", seconds(60), || {
+            Ok(match self.fs.check(path, bytes, 37) {
+                Ok(()) => Seen::Done(()),
+                Err(error) => Seen::NotYet(error.to_string()),
+            })
+        })?;
+        // It still is a file that waits for its recovery.
+        let _ = self.fs.handle("abandon", "o");
+        self.fs.recover_lease(path, seconds(120))?;
+        self.fs.check(path, bytes, 37)?;
+        passed()
+    }
+
     pub fn truncate(&mut self) -> Result<Outcome> {
         self.fs.put("/truncate", BLOCK + 5000, 17, json!({}))?;
         for length in [BLOCK + 4999, BLOCK + 513, BLOCK + 512, BLOCK, 1_000_003, 7] {

@@ -1,5 +1,6 @@
 //! The same directories under the stock DataNode and under ours, both ways, and both at once.
 
+mod flushes;
 mod mixed;
 
 use hayloft_testkit::error::Result;
@@ -42,6 +43,9 @@ fn main() -> ExitCode {
         });
         on.case("killed_apache_then_ours", |lab| {
             lab.killed(Kind::Apache, lab.ours)
+        });
+        on.case("killed_ours_then_apache_keeps_every_flush", |lab| {
+            lab.flushes(lab.ours, Kind::Apache)
         });
         on.case("both_kinds_in_one_pipeline", |lab| lab.mixed());
         on.case("both_kinds_recover_one_block", |lab| lab.mixed_recovery());

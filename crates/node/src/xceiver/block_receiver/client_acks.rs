@@ -67,6 +67,9 @@ impl<'a> ClientAcks<'a> {
     pub fn poll_send(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
         let mut told = false;
         self.untold_bytes = 0;
+        if !self.all_sent() {
+            self.responder.tell();
+        }
         while !self.responder.out.is_empty() {
             let sent = self
                 .conn

@@ -164,6 +164,7 @@ impl<'a> PacketResponder<'a> {
                 if ack.oob_status().is_some() || ack.seqno == UNKNOWN_SEQNO {
                     self.pass_on(&ack)?;
                 } else {
+                    self.show(&ack);
                     self.from_behind.push_back((ack, at));
                 }
             }
@@ -182,6 +183,23 @@ impl<'a> PacketResponder<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What all nodes behind have, readers may see here too, as at Apache's node. One that has
+    /// followed the last node finds no less here, however far behind this node's disk is. The
+    /// acknowledgement waits for that.
+    fn show(&self, ack: &PipelineAck) {
+        let packet = self.queue.get(self.from_behind.len());
+        let shown = packet.filter(|p| p.seqno == ack.seqno && !p.corrupt && ack.is_success());
+        if let Some(packet) = shown {
+            self.acks.set_bytes_shown(packet.end_offset);
+        }
+    }
+
+    /// To be called when what is in `out` goes to the writer now. Were it visible before, a node in
+    /// front, where it becomes so by this, would be the further behind.
+    pub fn tell(&mut self) {
+        self.acks.set_bytes_acked(self.acked);
     }
 
     /// An acknowledgement that belongs to no packet goes upstream at once, with this node in front.
@@ -300,7 +318,6 @@ impl<'a> PacketResponder<'a> {
         let ack = PipelineAck::new(head.seqno, hops, waited);
         if ack.is_success() && head.end_offset > self.acked {
             self.acked = head.end_offset;
-            self.acks.set_bytes_acked(head.end_offset);
         }
         ack.encode(&mut self.out);
     }

@@ -87,7 +87,8 @@ pub async fn copy_block(
     let len = x
         .store()
         .replica(&block.pool, block.block.id)
-        .map_or(0, |r| r.visible_len);
+        .and_then(|r| r.visible_len)
+        .unwrap_or(0);
     let (reader, range) = read_block::open_for_copy(x, &block, len).await?;
     let reader = reader.with_class(IoClass::Balancer);
     let outflow = BlockSender {

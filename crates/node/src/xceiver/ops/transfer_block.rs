@@ -53,7 +53,7 @@ pub async fn transfer_block(
 ) -> Result<(), XferError> {
     let replica = check_source(x, block)?;
     let mut block = block.clone();
-    block.block.num_bytes = block.block.num_bytes.min(replica.visible_len);
+    block.block.num_bytes = block.block.num_bytes.min(replica.bytes_on_disk);
     send_to(x, &block, targets, Purpose::REPLICATION).await
 }
 
@@ -111,7 +111,8 @@ pub async fn on_client_order(
         }
     };
     block.block.generation_stamp = stored_gs;
-    block.block.num_bytes = replica.visible_len;
+    let visible_len = replica.visible_len.unwrap_or(0);
+    block.block.num_bytes = visible_len.min(replica.bytes_on_disk);
     let targets = Targets {
         nodes: message.targets,
         types: message.target_storage_types,

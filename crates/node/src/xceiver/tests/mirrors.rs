@@ -1,6 +1,8 @@
 //! Next nodes that take part in a pipeline only as far as a test wants.
 
 use bytes::BytesMut;
+use hayloft_io::IoOp;
+use hayloft_io::decorators::{Effect, FaultRule, Faults};
 use hayloft_wire::ack::{Hop, PipelineAck, UNKNOWN_SEQNO};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::frame;
@@ -9,9 +11,10 @@ use hayloft_wire::packet::PacketParser;
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpRequest, Stage, Status};
 use tokio::net::TcpListener;
+use tokio::time::Duration;
 
 use super::super::Activity;
-use super::client::{Client, Pipeline, statuses, write_request};
+use super::client::{Client, Pipeline, read, statuses, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
 
@@ -327,4 +330,31 @@ async fn a_mirror_that_floods_a_writer_that_reads_nothing_has_to_wait() {
     }
     drop((pipeline, upstream));
     until_idle(&node).await;
+}
+
+/// As at Apache's node: a reader that has followed the last node finds no less at this one, however
+/// far behind its disk is. What this node acknowledges waits for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_all_nodes_behind_acknowledged_is_visible_before_this_disk_has_it() {
+    let faults = Faults::new(1);
+    let (node, mirror) = (Node::with_faults(&faults).await, Mirror::listen().await);
+    let create = Stage::PipelineSetupCreate;
+    let request = write_request(&block(8, 1001), &[&node], create, crc32c());
+    let (mut pipeline, mut upstream) = pipeline_of(&node, &mirror, request).await;
+    let slow = FaultRule::new(Effect::Delay(Duration::from_secs(2))).on(&[IoOp::Write]);
+    let slow = faults.add(slow.at(|path| path.ends_with("blk_8")));
+    let data = pattern(700);
+    pipeline.send(&data, false).await;
+    swallow(&mut upstream, 0).await;
+    let there = || node.store.replica(&pool(), 8).expect("there");
+    assert_eq!(there().visible_len, Some(0), "not before");
+    acknowledge(&mut upstream, 0, Status::Success).await;
+    node.until("visible", |_| there().visible_len == Some(700))
+        .await;
+    assert_eq!(there().bytes_on_disk, 0, "the disk is slow");
+    // The reader waits for the disk, and the writer's acknowledgement as well.
+    let read = read(&node, &block(8, 1001), 0, 700).await;
+    assert_eq!(read, Ok(data));
+    assert_eq!(faults.fired(slow), 1);
+    pipeline.acked(0, 2).await;
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use hayloft_io::decorators::Faults;
 use hayloft_store::{
     PoolSpec, StartOption, StorageInfo, Store, StoreConfig, StoreEvent, StoreShared, VolumeConfig,
 };
@@ -115,20 +116,26 @@ impl Node {
     /// A node whose volumes use the engine with this name; `NAME cached` with what clients read
     /// through the page cache.
     pub async fn with_engine(engine: &str, settings: Settings, volumes: &[StorageType]) -> Self {
-        Self::beside(None, engine, settings, volumes).await
+        Self::beside(None, (engine, None), settings, volumes).await
+    }
+
+    /// A node whose one volume obeys the rules.
+    pub async fn with_faults(faults: &Arc<Faults>) -> Self {
+        let engine = ("posix", Some(Arc::clone(faults)));
+        Self::beside(None, engine, Settings::default(), &[StorageType::Disk]).await
     }
 
     /// A virtual node of the process that the others with these are of.
     pub async fn sibling(process: &(StoreShared, XceiverShared), settings: Settings) -> Self {
         let volumes = [StorageType::Disk];
-        let node = Self::beside(Some(process), "posix", settings, &volumes).await;
+        let node = Self::beside(Some(process), ("posix", None), settings, &volumes).await;
         process.1.introduce(&node.store);
         node
     }
 
     async fn beside(
         process: Option<&(StoreShared, XceiverShared)>,
-        engine: &str,
+        (engine, faults): (&str, Option<Arc<Faults>>),
         settings: Settings,
         volumes: &[StorageType],
     ) -> Self {
@@ -147,6 +154,7 @@ impl Node {
         let config = StoreConfig {
             volumes,
             cache_client_reads: cached == "cached",
+            faults: faults.map(|faults| (dir.path().join("v0"), faults)),
             ..StoreConfig::default()
         };
         let store = match process {

@@ -84,7 +84,7 @@ impl Inventory for FakeStore {
         (id == 1).then(|| ReplicaRef {
             block: hayloft_wire::ids::ExtendedBlock::new(pool.clone(), Block::new(1, 1001, 5)),
             state: ReplicaState::Finalized,
-            visible_len: 5,
+            visible_len: Some(5),
             bytes_on_disk: 5,
             storage: storage(),
             pinned: false,
