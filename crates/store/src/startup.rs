@@ -86,11 +86,10 @@ pub async fn open(
     }
     check_tolerance(&inner, inner.volumes().len())?;
     if let Some(parity) = &inner.parity {
-        parity.join(&inner);
         parity.check_disks(&inner)?;
+        parity.join(&inner);
         if !parity.config.interval.is_zero() {
-            let rounds = parity::run(Arc::clone(parity), Arc::clone(&inner));
-            inner.tasks.spawn(rounds);
+            parity::start(parity);
         }
     }
     crate::lifecycle::delete::start_lanes(&inner);

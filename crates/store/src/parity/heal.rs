@@ -12,7 +12,7 @@ use tracing::{debug, info};
 
 use super::decode::UnitReader;
 use super::encode::STRIDE;
-use super::volumes::{UnitPlace, stamp};
+use super::volumes::{UnitPlace, answer, stamp};
 use super::{ENCODING, Parity};
 use crate::background::block_scanner;
 use crate::error::StoreError;
@@ -27,26 +27,40 @@ use crate::volume::BlockPoolSlice;
 /// caller may have the right to the block.
 pub fn heal_or_tell(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo) {
     let store = Arc::clone(store);
+    store
+        .tasks
+        .clone()
+        .spawn(async move { mend_or_tell(&store, block, storage).await });
+}
+
+/// The same, to its end.
+pub async fn mend_or_tell(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo) {
     let volumes = store.volumes().into_iter();
     let mut gone = volumes.filter(|v| v.info.id == storage.id);
     let gone = gone.next().map(|volume| volume.gone.clone());
-    store.tasks.clone().spawn(async move {
-        let healed = tokio::select! {
-            healed = heal(&store, &block, &storage) => healed,
-            () = store.stop.cancelled() => return,
-            // What was on it is decoded or reported with all the rest.
-            () = async { gone.unwrap_or_default().cancelled().await } => return,
-        };
-        match healed {
-            Ok(()) => info!(%block, "a damaged replica was decoded anew from its parity group"),
-            Err(error) => {
-                debug!(%block, %error, "a damaged replica cannot be mended");
-                let event = StoreEvent::Corrupt { block, storage };
-                // Not through the gate that led here.
-                let _ = store.events.send(event).await;
+    let healed = tokio::select! {
+        healed = heal(store, &block, &storage) => healed,
+        () = store.stop.cancelled() => return,
+        // What was on it is decoded or reported with all the rest.
+        () = async { gone.unwrap_or_default().cancelled().await } => return,
+    };
+    match healed {
+        Ok(()) => {
+            info!(%block, "a damaged replica was decoded anew from its parity group");
+            if let Some(parity) = &store.parity {
+                parity.note_mended(&block);
             }
         }
-    });
+        Err(error) => {
+            debug!(%block, %error, "a damaged replica cannot be mended");
+            if let Some(parity) = &store.parity {
+                parity.note_damaged(&block, &storage);
+            }
+            let event = StoreEvent::Corrupt { block, storage };
+            // Not through the gate that led here.
+            let _ = store.events.send(event).await;
+        }
+    }
 }
 
 async fn heal(
@@ -70,7 +84,7 @@ async fn heal(
         .filter(|_| *slice.volume.info.id == *storage.id)
         .ok_or_else(none)?;
     let old = Pair::finalized(&slice.paths, id, replica.generation_stamp);
-    let copy = decode_pair(parity, unit, &slice, &old, ENCODING).await?;
+    let copy = decode_pair(parity, unit, (store, &slice), &old, ENCODING).await?;
     let _latch = pool.latches.acquire(id).await;
     let changed = || StoreError::illegal(format!("{block} changed while it was mended"));
     if !pool.map.is_finalized(id, &replica) {
@@ -98,7 +112,7 @@ async fn heal(
         store: Arc::clone(store),
         volume: Arc::clone(&slice.volume),
     };
-    if let Ok(Some(stamp)) = stamp(&place, &old.data(), ENCODING).await {
+    if let Ok(Some(stamp)) = stamp(&(&place).into(), &old.data(), ENCODING).await {
         parity.note_stamp(unit, replica.generation_stamp, stamp);
     }
     Ok(())
@@ -140,14 +154,18 @@ pub async fn read_around(
 pub async fn decode_pair(
     parity: &Arc<Parity>,
     unit: UnitRef,
-    slice: &BlockPoolSlice,
+    (store, slice): (&Arc<StoreState>, &BlockPoolSlice),
     like: &Pair,
     class: IoClass,
 ) -> Result<Pair, StoreError> {
     let reader = UnitReader::open(parity, unit, class).await?;
     let unique = slice.delete_sequence.fetch_add(1, Ordering::Relaxed);
     let copy = like.at(slice.paths.tmp().join(format!("parity-{unique}")));
-    let outcome = write_pair(&reader, slice, &copy, class).await;
+    let place = UnitPlace {
+        store: Arc::clone(store),
+        volume: Arc::clone(&slice.volume),
+    };
+    let outcome = write_pair(&reader, (&place, slice), &copy, class).await;
     if let Err(error) = outcome {
         remove_scratch(slice, copy.dir.clone()).await;
         return Err(error);
@@ -157,7 +175,7 @@ pub async fn decode_pair(
 
 async fn write_pair(
     reader: &UnitReader,
-    slice: &BlockPoolSlice,
+    (place, slice): (&UnitPlace, &BlockPoolSlice),
     copy: &Pair,
     class: IoClass,
 ) -> Result<(), StoreError> {
@@ -170,14 +188,19 @@ async fn write_pair(
     };
     let path = copy.meta();
     let begun = files::on_disk_with_sync(slice, class, IoOp::Write, &path, true, begin);
-    begun.await.map_err(failed)?;
+    answer(place, begun).await.map_err(failed)?;
     let engine = &slice.volume.engine;
     let file = engine.open(&copy.data(), OpenMode::CreateNew, class);
-    write_unit(reader, &*file.await.map_err(failed)?).await
+    let file = answer(place, file).await.map_err(failed)?;
+    write_unit(reader, place, &*file).await
 }
 
 /// Writes all of a unit to a new file, and syncs it.
-pub async fn write_unit(reader: &UnitReader, file: &dyn EngineFile) -> Result<(), StoreError> {
+pub async fn write_unit(
+    reader: &UnitReader,
+    place: &UnitPlace,
+    file: &dyn EngineFile,
+) -> Result<(), StoreError> {
     let failed = |e: IoError| StoreError::io("writing a decoded unit", e);
     let len = reader.sums().len();
     let mut offset = 0;
@@ -186,11 +209,14 @@ pub async fn write_unit(reader: &UnitReader, file: &dyn EngineFile) -> Result<()
         let range = offset..len.min(offset + STRIDE as u64);
         let n = reader.read(range, buf.as_mut_capacity()).await?;
         buf.set_len(n);
-        let written = file.write_at(vec![buf.freeze()], offset).await;
-        written.result.map_err(failed)?;
+        let write = file.write_at(vec![buf.freeze()], offset);
+        let written = answer(place, async { write.await.result });
+        written.await.map_err(failed)?;
         offset += n as u64;
     }
-    file.sync(SyncKind::All).await.map_err(failed)
+    answer(place, file.sync(SyncKind::All))
+        .await
+        .map_err(failed)
 }
 
 async fn remove_scratch(slice: &BlockPoolSlice, dir: PathBuf) {

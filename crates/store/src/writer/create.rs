@@ -8,6 +8,7 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::parity;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
@@ -111,7 +112,14 @@ async fn create_once(
 ) -> Result<ReplicaWriter, StoreError> {
     let bytes = options.expected_len.unwrap_or(block.num_bytes);
     let storage_id = options.storage_id.as_deref().filter(|id| !id.is_empty());
-    let slice = inner.choose_slice(pool, options.storage_type, storage_id, bytes, None)?;
+    let kind = options.storage_type;
+    let choose = || inner.choose_slice(pool, kind, storage_id, bytes, None);
+    let slice = match choose() {
+        Err(e) if e.kind() == StoreErrorKind::OutOfSpace => {
+            parity::make_room(inner, kind, e, choose).await?
+        }
+        chosen => chosen?,
+    };
     let state = if place == ReplicaDir::Rbw {
         ReplicaState::Rbw
     } else {
