@@ -67,7 +67,7 @@ impl Parity {
                 super::degraded::back_again(&pool);
                 for (id, replica) in pool.all_degraded() {
                     if store.stop.is_cancelled() {
-                        return Ok(());
+                        break;
                     }
                     status::publish_progress(self).await;
                     match self.rebuild_replica(&store, &pool, id, &replica).await {

@@ -98,28 +98,24 @@ impl Parity {
 
     /// Tries whether volumes that were left out take files again.
     pub(super) async fn try_again(&self) {
-        for place in self.places() {
-            let due = {
-                let troubles = locks::lock(&self.troubles);
-                let trouble = troubles.0.get(&place.volume.info.id);
-                trouble.is_some_and(|trouble| !trouble.over && trouble.until <= Instant::now())
-            };
-            if !due {
+        let mut places = self.places();
+        places.retain(|place| {
+            let troubles = locks::lock(&self.troubles);
+            let trouble = troubles.0.get(&place.volume.info.id);
+            trouble.is_some_and(|trouble| !trouble.over && trouble.until <= Instant::now())
+        });
+        let tries = places.iter().map(|place| self.try_to_write(place));
+        let tries = futures_util::future::join_all(tries).await;
+        for (place, tried) in places.iter().zip(tries) {
+            if let Err(error) = tried {
+                self.refused(place, "writing to the directory of parity groups", error);
                 continue;
             }
-            match self.try_to_write(&place).await {
-                Ok(()) => {
-                    let mut troubles = locks::lock(&self.troubles);
-                    if let Some(trouble) = troubles.0.get_mut(&place.volume.info.id) {
-                        trouble.over = true;
-                    }
-                    info!(volume = %place.volume.root.display(), "a volume takes files of parity \
-                        groups again");
-                }
-                Err(error) => {
-                    self.refused(&place, "writing to the directory of parity groups", error);
-                }
+            if let Some(trouble) = locks::lock(&self.troubles).0.get_mut(&place.volume.info.id) {
+                trouble.over = true;
             }
+            info!(volume = %place.volume.root.display(), "a volume takes files of parity groups \
+                again");
         }
     }
 

@@ -28,6 +28,8 @@ use crate::state::StoreState;
 
 /// A directory is looked at again after so long: another process may have changed it.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// A look that takes longer is given up: rounds wait for it.
+const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
 /// A directory that no store of the process uses, or that it uses without the pool of a group.
 #[derive(Debug)]
@@ -90,9 +92,11 @@ impl Unattended {
         let path = self.root.join(CURRENT).join(VERSION);
         let meta = self.engine.meta(IoClass::Balancer);
         let limit = crate::layout::version::VERSION_BYTES_MAX;
-        let read = self.answer(meta.read_small(&path, limit)).await;
+        let read = tokio::time::timeout(LOOK_WITHIN, meta.read_small(&path, limit));
         let version = read
+            .await
             .ok()
+            .and_then(Result::ok)
             .and_then(|bytes| VolumeVersion::parse(&bytes).ok());
         version.is_some_and(|version| *version.storage_id == *self.storage)
     }
