@@ -21,12 +21,14 @@
 //! | `listing` | files on a volume, and those that no record names |
 //! | `load` | what lies on the volumes at start |
 //! | `troubles` | volumes that take no files of groups for a while |
-//! | `unattended` | units in directories of nodes that do not run here |
+//! | `unattended`, `looks` | units in directories of nodes that do not run here |
+//! | `damaged` | replicas that no group can mend |
 //! | `kept` | what is kept of deleted replicas makes room |
 //!
 //! One [`Parity`] serves all stores of a process. It never holds its table across I/O.
 
 mod changes;
+mod damaged;
 mod decode;
 mod degraded;
 mod encode;
@@ -34,6 +36,7 @@ mod heal;
 mod kept;
 mod listing;
 mod load;
+mod looks;
 mod members;
 mod rebuild;
 mod recent;
@@ -189,7 +192,7 @@ pub struct Parity {
     /// Finalized replicas without parity, when they were counted last.
     unprotected: Mutex<status::UnprotectedCount>,
     /// Damaged replicas that no group can mend.
-    damaged: Mutex<status::DamagedReplicas>,
+    damaged: Mutex<damaged::DamagedReplicas>,
     /// Volumes that take no files of groups for a while.
     troubles: Mutex<troubles::Troubles>,
     /// Directories of nodes that do not run here.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hayloft_parity::{DiskRoom, GroupPlan, MemberState, UnitRef, Unprotected, form};
+use hayloft_parity::{DiskRoom, GroupPlan, Unprotected, form};
 use hayloft_wire::ids::PoolId;
 use tracing::{debug, info, warn};
 
@@ -110,37 +110,13 @@ impl Parity {
     /// this order: of a group that goes no record is written, of one that is rebuilt only one.
     pub(super) async fn mend_groups(self: &Arc<Self>) -> Result<(), ParityEnded> {
         self.give_up_orphans();
-        self.find_again();
+        self.found_again();
         let useless = self.table().useless();
         for group in useless {
             self.dissolve(group).await?;
         }
         self.rebuild_all().await?;
         self.write_dirty().await
-    }
-
-    /// Replicas that were lost and came from other nodes since: no group misses them any more.
-    fn find_again(&self) {
-        let found: Vec<UnitRef> = {
-            let table = self.table();
-            let lost = table.iter().filter(|group| !group.decodes());
-            let units = lost.flat_map(|group| {
-                let record = &group.record;
-                let members = record.members.iter().zip(&group.members).enumerate();
-                let found = members.filter(|(_, (member, state))| {
-                    let absent = !member.dropped && **state == MemberState::Absent;
-                    absent && self.has_replica(record, member)
-                });
-                found.map(|(unit, _)| UnitRef {
-                    group: record.id,
-                    unit,
-                })
-            });
-            units.collect()
-        };
-        for unit in found {
-            self.drop_member(unit);
-        }
     }
 
     async fn write_dirty(&self) -> Result<(), ParityEnded> {

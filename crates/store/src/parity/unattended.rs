@@ -3,31 +3,26 @@
 //! there. They are read without the lock of the directory and compared with their checksums, since
 //! another process may use it. Nothing is written there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{
-    Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, OpenMode, engine_by_name,
-};
-use hayloft_parity::{FileStamp, GroupRecord, MemberState, TableGroup, UnitRef};
+use hayloft_io::{Engine, IoClass, IoError, IoErrorKind, IoOp, OpenMode};
+use hayloft_parity::{GroupRecord, MemberState, TableGroup, UnitRef};
 use hayloft_wire::ids::PoolId;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::Parity;
-use super::listing::{Listed, list_dir};
-use super::volumes::{DiskKey, SourcePlace, kept_file, parity_file, stamp_of};
+use super::volumes::{DiskKey, SourcePlace};
 use crate::error::StoreError;
 use crate::layout::names::{CURRENT, PoolPaths, VERSION, data_name};
 use crate::layout::version::VolumeVersion;
 use crate::locks;
 use crate::state::StoreState;
 
-/// A directory is looked at again after so long: another process may have changed it.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// A look that takes longer is given up: rounds wait for it.
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
@@ -52,11 +47,11 @@ pub struct Unattended {
 #[derive(Debug, Default)]
 pub struct UnattendedDirs {
     /// By storage.
-    dirs: HashMap<Arc<str>, Arc<Unattended>>,
+    pub dirs: HashMap<Arc<str>, Arc<Unattended>>,
     /// Disks that failed under a volume: what the page cache has of them says nothing.
-    failed_disks: Vec<DiskKey>,
+    pub failed_disks: Vec<DiskKey>,
     /// When they were looked at last.
-    looked: Option<Instant>,
+    pub looked: Option<Instant>,
 }
 
 impl Unattended {
@@ -88,7 +83,7 @@ impl Unattended {
     }
 
     /// Whether the directory is still that of the storage.
-    async fn is_there(&self) -> bool {
+    pub async fn is_there(&self) -> bool {
         let path = self.root.join(CURRENT).join(VERSION);
         let meta = self.engine.meta(IoClass::Balancer);
         let limit = crate::layout::version::VERSION_BYTES_MAX;
@@ -186,12 +181,12 @@ impl Parity {
 
     /// Units in a directory count no more. The groups of them are short of a unit: their members
     /// go into others.
-    fn give_up_dir(&self, dir: &Unattended, reason: &str) {
+    pub(super) fn give_up_dir(&self, dir: &Unattended, reason: &str) {
         dir.gone.cancel();
         let known = locks::write(&self.unattended).dirs.remove(&dir.storage);
         if known.is_some() {
-            warn!(directory = %dir.root.display(), reason, "units of parity groups in the directory \
-                of a node that does not run here count no more");
+            warn!(directory = %dir.root.display(), reason, "units of parity groups in the \
+                directory of a node that does not run here count no more");
         }
         let mut table = self.table();
         let short: Vec<_> = {
@@ -226,25 +221,6 @@ impl Parity {
         })
     }
 
-    /// Looks now and then for directories that groups have units in and no store uses, and at what
-    /// lies in those that are known.
-    pub(super) async fn look_at_unattended(self: &Arc<Self>) {
-        {
-            let mut known = locks::write(&self.unattended);
-            if known.looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
-                return;
-            }
-            known.looked = Some(Instant::now());
-        }
-        self.find_unattended().await;
-        for dir in self.all_unattended() {
-            match dir.is_there().await {
-                true => self.look_into(&dir).await,
-                false => self.give_up_dir(&dir, "its VERSION is not there, or another storage's"),
-            }
-        }
-    }
-
     /// Groups short of a unit that no node here brings back: their members go into others.
     pub(super) fn give_up_orphans(&self) {
         let mut ours: HashMap<Arc<str>, bool> = HashMap::new();
@@ -277,156 +253,8 @@ impl Parity {
         locks::write(&self.unattended).looked = None;
     }
 
-    /// Storages that groups name and that have no place here, with their directories.
-    fn missing_storages(&self) -> HashMap<Arc<str>, Arc<str>> {
-        let mut named: HashMap<Arc<str>, (Arc<str>, HashSet<PoolId>)> = HashMap::new();
-        {
-            let table = self.table();
-            for group in table.iter() {
-                let record = &group.record;
-                let members = record.members.iter().map(|m| (&m.storage, &m.root));
-                let parity = record.parity.iter().map(|p| (&p.storage, &p.root));
-                for (storage, root) in members.chain(parity) {
-                    let new = || (Arc::clone(root), HashSet::new());
-                    let known = named.entry(Arc::clone(storage)).or_insert_with(new);
-                    known.1.insert(record.pool.clone());
-                }
-            }
-        }
-        let missing = named.into_iter().filter(|(storage, (root, pools))| {
-            if self.unattended(storage).is_some() {
-                return false;
-            }
-            match self.place(storage) {
-                Some(place) => pools.iter().any(|pool| place.store.pool(pool).is_err()),
-                // A failed volume of a store: its disk may be read no more.
-                None => !self.is_ours(storage, root),
-            }
-        });
-        missing
-            .map(|(storage, (root, _))| (storage, root))
-            .collect()
-    }
-
-    async fn find_unattended(self: &Arc<Self>) {
-        let Some(store) = self.stores().into_iter().next() else {
-            return;
-        };
-        for (storage, root) in self.missing_storages() {
-            let root = PathBuf::from(&*root);
-            let config = store.config.disk.config(None);
-            let disk = store.shared.disks.for_path(&root, &config);
-            let engine = disk.and_then(|disk| engine_by_name("posix", &EngineConfig::new(disk)));
-            let Ok(engine) = engine else { continue };
-            let dir = Unattended {
-                disk: self.disk_under(&root, &engine),
-                storage,
-                root,
-                engine,
-                answer: self.config.answer,
-                gone: CancellationToken::new(),
-            };
-            let failed = locks::read(&self.unattended)
-                .failed_disks
-                .contains(&dir.disk);
-            if failed || !dir.is_there().await {
-                continue;
-            }
-            info!(directory = %dir.root.display(), "a directory of a node that does not run here \
-                has units of parity groups: they are read there");
-            let dir = Arc::new(dir);
-            let mut known = locks::write(&self.unattended);
-            known.dirs.insert(Arc::clone(&dir.storage), dir);
-        }
-    }
-
-    /// Compares the files of a directory with what the groups have there.
-    async fn look_into(self: &Arc<Self>, dir: &Arc<Unattended>) {
-        let root = dir.root.clone();
-        let list = dir
-            .engine
-            .meta(IoClass::Scan)
-            .run(IoOp::List, &root, |root| {
-                list_dir(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
-            });
-        let Ok(listed) = dir.answer(list).await else {
-            return;
-        };
-        let members = self.note_listed(dir, &listed);
-        let wanted: Vec<(UnitRef, PathBuf)> = members
-            .iter()
-            .map(|(unit, pool, id)| (*unit, dir.replica_path(pool, *id)))
-            .collect();
-        let look = dir
-            .engine
-            .meta(IoClass::Scan)
-            .run(IoOp::Stat, &root, move |_| {
-                let there = wanted
-                    .into_iter()
-                    .map(|(unit, path)| (unit, stamp_of(&path).ok().flatten()));
-                Ok(there.collect::<Vec<(UnitRef, Option<FileStamp>)>>())
-            });
-        let Ok(stamps) = dir.answer(look).await else {
-            return;
-        };
-        for (unit, now) in stamps {
-            let (known, state) = {
-                let table = self.table();
-                let Some(group) = table.get(unit.group) else {
-                    continue;
-                };
-                let record = &group.record.members[unit.unit];
-                ((record.stamp, record.covered), group.members[unit.unit])
-            };
-            if now == Some(known.0) && state == MemberState::Live {
-                continue;
-            }
-            if state == MemberState::Absent {
-                if now.is_none_or(|now| now.len < known.1) {
-                    continue;
-                }
-                self.table().set_member(unit, MemberState::Live);
-            }
-            self.look_at(unit).await;
-        }
-    }
-
-    /// Takes note of parity and kept files in a directory; gives the members whose replica may be
-    /// there.
-    fn note_listed(&self, dir: &Unattended, listed: &Listed) -> Vec<(UnitRef, PoolId, i64)> {
-        let mut members = Vec::new();
-        let mut table = self.table();
-        let groups: Vec<_> = table.iter().map(|group| group.record.id).collect();
-        for id in groups {
-            let Some(group) = table.get_mut(id) else {
-                continue;
-            };
-            let record = Arc::clone(&group.record);
-            // The store that uses the directory knows its own pools.
-            if self.attends(&dir.storage, &record.pool) {
-                continue;
-            }
-            for (n, parity) in record.parity.iter().enumerate() {
-                if parity.storage == dir.storage {
-                    let there = listed.files.contains(&parity_file(&record, n));
-                    group.given_up |= group.parity[n] && !there;
-                    group.parity[n] = there;
-                }
-            }
-            for unit in units_on(&record, &dir.storage) {
-                let member = &record.members[unit.unit];
-                match listed.files.contains(&kept_file(&record, unit.unit)) {
-                    true => table.set_member(unit, MemberState::Kept),
-                    false if member.dropped => {}
-                    false => members.push((unit, record.pool.clone(), member.block_id)),
-                }
-            }
-        }
-        members
-    }
-
     /// Whether a store has this volume, with the pool.
-    fn attends(&self, storage: &str, pool: &PoolId) -> bool {
+    pub(super) fn attends(&self, storage: &str, pool: &PoolId) -> bool {
         let place = self.place(storage);
         place.is_some_and(|place| place.store.pool(pool).is_ok())
     }
@@ -455,7 +283,7 @@ impl Parity {
 }
 
 /// The members of a group on a storage.
-fn units_on<'a>(
+pub fn units_on<'a>(
     record: &'a GroupRecord,
     storage: &'a str,
 ) -> impl Iterator<Item = UnitRef> + use<'a> {
