@@ -75,7 +75,8 @@ fn bytes(status: &Value, name: &str) -> u64 {
 fn data_files(dir: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = path.file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
         if path.is_dir() {
             data_files(&path, found)?;
         } else if name.starts_with("blk_") && !name.ends_with(".meta") {
