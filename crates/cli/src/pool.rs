@@ -1,8 +1,8 @@
 //! `hayloft pool`: parity over the disks of a node.
 //!
 //! The node leaves its numbers beside the groups, on its first volume, and looks there for
-//! requests. So the command works on the node's host, whatever ports are open. While the node is
-//! down it says what was so last.
+//! requests. So the command works on the node's host, whatever ports are open. A running node is
+//! asked for its numbers as of now. While it is down the command says what was so last.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ use crate::size;
 
 /// A running node says anew how it is at least so often.
 const FRESH: Duration = Duration::from_secs(120);
+/// A running node that is asked says so within this time, unless its disks are slow.
+const ASKED: Duration = Duration::from_secs(10);
 /// A disk that gives no answer for so long is left out.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// How often the node's answer is looked for.
@@ -35,11 +37,12 @@ pub struct PoolArgs {
 
 #[derive(Debug, Subcommand)]
 enum PoolCommand {
-    /// Say how much is protected, unprotected, degraded, lost and still to be rebuilt
-    /// (exit code 1 if anything is degraded or lost).
+    /// Say how much is protected, unprotected, degraded, lost and still to be rebuilt, as of now
+    /// (exit code 1 if anything is degraded, damaged, lost or unprotected for long, or if no node
+    /// says so).
     Status(PlaceArgs),
     /// Have the node compare all parity and records with their checksums, mend what is damaged, and
-    /// wait until that is done (exit code 1 if something is degraded or lost then).
+    /// wait until that is done (exit code 1 if something is degraded, damaged or lost then).
     Scrub(WaitArgs),
     /// Have the node rebuild lost units now, and wait until that is done
     /// (exit code 1 if some are left).
@@ -72,7 +75,7 @@ pub fn run(args: &PoolArgs) -> Result<ExitCode, CliError> {
     match &args.command {
         PoolCommand::Status(place) => {
             let mut volumes = volumes(place)?;
-            report(place, &read(&mut volumes)?)
+            report(place, &read_anew(&mut volumes)?)
         }
         PoolCommand::Scrub(wait) => request(wait, ParityRequest::Scrub),
         PoolCommand::Rebuild(wait) => request(wait, ParityRequest::Rebuild),
@@ -127,6 +130,26 @@ fn read(volumes: &mut Vec<PathBuf>) -> Result<ParityStatus, CliError> {
         let advice = "start the node, and give it a minute";
         CliError::new("no node has said anything of parity here", "", advice)
     })
+}
+
+/// What a running node says now; one that does not is given up after a while, and what it said last
+/// stands.
+fn read_anew(volumes: &mut Vec<PathBuf>) -> Result<ParityStatus, CliError> {
+    let before = read(volumes)?;
+    let asked = volumes
+        .iter()
+        .filter(|volume| ParityRequest::Status.leave(volume).is_ok());
+    if age(&before) > FRESH || asked.count() == 0 {
+        return Ok(before);
+    }
+    let until = Instant::now() + ASKED;
+    loop {
+        std::thread::sleep(LOOK_EVERY / 2);
+        let now = read(volumes)?;
+        if now.at_ms > before.at_ms || Instant::now() > until {
+            return Ok(now);
+        }
+    }
 }
 
 /// What the node says on a volume; nothing comes while the disk gives no answer. Another process
@@ -217,7 +240,9 @@ fn report(args: &PlaceArgs, status: &ParityStatus) -> Result<ExitCode, CliError>
         for (name, bytes) in [
             ("protected", status.protected_bytes),
             ("unprotected", status.unprotected_bytes),
+            ("for too long", status.overdue_bytes),
             ("degraded", status.degraded_bytes),
+            ("damaged", status.damaged_bytes),
             ("lost", status.lost_bytes),
             ("still to rebuild", status.rebuild_remaining_bytes),
             ("parity files", status.parity_bytes),
@@ -230,8 +255,11 @@ fn report(args: &PlaceArgs, status: &ParityStatus) -> Result<ExitCode, CliError>
         report_volumes(status);
         report_groups(status);
     }
-    let well = status.degraded_bytes == 0 && status.lost_bytes == 0;
-    Ok(if well {
+    let old = age(status) > FRESH;
+    if old {
+        eprintln!("hayloft: no node runs on these directories, or its disks take no status");
+    }
+    Ok(if status.is_well() && !old {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(FINDING)
@@ -271,8 +299,15 @@ fn report_volumes(status: &ParityStatus) {
             .iter()
             .map(|bytes| format!("{:>11}", size::show(*bytes)))
             .collect();
-        let gone = if volume.in_use { "" } else { " (gone)" };
+        let gone = match (volume.in_use, volume.unattended) {
+            (true, _) => "",
+            (false, true) => " (its node does not run)",
+            (false, false) => " (gone)",
+        };
         println!("{}  {}{gone}", row.join(" "), volume.directory);
+        if let Some(why) = &volume.refuses {
+            println!("{:>11} takes no files of parity groups: {why}", "");
+        }
     }
 }
 

@@ -164,6 +164,16 @@ impl GroupTable {
         })
     }
 
+    /// Whether a group can decode all `len` bytes of a replica on `storage`, if only for now.
+    #[must_use]
+    pub fn is_covered(&self, pool: &PoolId, id: i64, storage: &str, len: u64) -> bool {
+        self.refs(pool, id).any(|(r, group)| {
+            let member = &group.record.members[r.unit];
+            let ours = *member.storage == *storage && member.covered == len && !member.dropped;
+            ours && group.protects() && group.decodes()
+        })
+    }
+
     /// Whether a replica on `storage` was protected by a group that lacks units for good: it is to
     /// be protected again at once.
     #[must_use]

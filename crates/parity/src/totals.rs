@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::group::{MemberState, TableGroup, UnitRef};
-use crate::record::{GroupId, GroupRecord};
+use crate::record::{GroupId, GroupRecord, MemberRecord};
 use crate::table::GroupTable;
 
 /// Groups that lack units and are named in [`GroupTotals`], at most.
@@ -26,6 +26,10 @@ pub struct UnitTotals {
 }
 
 impl UnitTotals {
+    fn replicas(&self) -> u64 {
+        self.protected + self.degraded + self.lost + self.to_rebuild
+    }
+
     fn add(&mut self, more: Self) {
         self.protected += more.protected;
         self.degraded += more.degraded;
@@ -66,9 +70,14 @@ pub struct GroupTotals {
 }
 
 impl GroupTable {
-    /// The bytes of all groups, those that are not committed left out.
+    /// The bytes of all groups, those that are not committed left out. Only replicas that are
+    /// `ours` count. One that cannot be decoded is lost if it is `missing` besides.
     #[must_use]
-    pub fn totals(&self) -> GroupTotals {
+    pub fn totals(
+        &self,
+        mut ours: impl FnMut(&GroupRecord, &MemberRecord) -> bool,
+        mut missing: impl FnMut(&GroupRecord, &MemberRecord) -> bool,
+    ) -> GroupTotals {
         let mut totals = GroupTotals {
             kept: self.kept_bytes(),
             ..GroupTotals::default()
@@ -79,7 +88,14 @@ impl GroupTable {
                 let Some((storage, root)) = place(&group.record, unit) else {
                     continue;
                 };
-                let bytes = self.unit_bytes(group, unit);
+                let mut bytes = self.unit_bytes(group, unit);
+                if let Some(member) = group.record.members.get(unit) {
+                    if !ours(&group.record, member) {
+                        bytes = UnitTotals::default();
+                    } else if bytes.lost > 0 && !missing(&group.record, member) {
+                        bytes.lost = 0;
+                    }
+                }
                 here.add(bytes);
                 let known = totals.storages.entry(Arc::clone(storage));
                 let known = known.or_insert_with(|| (Arc::clone(root), UnitTotals::default()));
@@ -88,7 +104,7 @@ impl GroupTable {
             totals.all.add(here);
             totals.groups += 1;
             let lacks = group.lost_units().len();
-            if lacks > 0 {
+            if lacks > 0 && here.replicas() > 0 {
                 totals.lacking += 1;
                 totals.some_lacking.push(LackingGroup {
                     id: group.record.id,
@@ -110,8 +126,9 @@ impl GroupTable {
         let Some((member, state)) = record.members.get(unit).zip(group.members.get(unit)) else {
             match (group.available(data + unit - record.members.len()), decodes) {
                 (true, _) => bytes.parity = record.parity_len(),
-                (false, true) => bytes.to_rebuild = record.parity_len(),
-                (false, false) => {}
+                // The members of a group that stays short go into others.
+                (false, true) if !group.is_weak() => bytes.to_rebuild = record.parity_len(),
+                (false, _) => {}
             }
             return bytes;
         };

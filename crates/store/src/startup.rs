@@ -76,7 +76,6 @@ pub async fn open(
     }
     check_tolerance(&inner, inner.volumes().len())?;
     if let Some(parity) = &inner.parity {
-        parity.join(&inner);
         if let Err(error) = parity.check_disks(&inner) {
             if !has_groups(&inner).await {
                 return Err(error);
@@ -84,9 +83,9 @@ pub async fn open(
             // Dead disks were taken out of the configuration: what is left can be served.
             warn!(%error, "groups of earlier disks are there: new ones are smaller until then");
         }
+        parity.join(&inner);
         if !parity.config.interval.is_zero() {
-            let rounds = parity::run(Arc::clone(parity), Arc::clone(&inner));
-            inner.tasks.spawn(rounds);
+            parity::start(parity);
         }
     }
     crate::lifecycle::delete::start_lanes(&inner);

@@ -71,7 +71,7 @@ pub fn judge(node: &NodeFigures, rates: &NodeRates) -> Vec<Finding> {
             );
         }
     }
-    for state in ["lost", "degraded"] {
+    for state in ["lost", "damaged", "degraded", "overdue"] {
         let held = node.parity.get(state).copied().unwrap_or(0.0);
         if held > 0.0 {
             say(Gravity::Trouble, format!("parity: {} {state}", bytes(held)));

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hayloft_store::VolumeReport;
+use hayloft_store::{ParityStatus, VolumeReport};
 use hayloft_wire::proto::hdfs::NnHaState;
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,30 @@ pub fn all(host: &dyn WebHost) -> Vec<Bean> {
         of.rate("DataFileIoRate", rate(both));
         of.bean(&format!("DataNodeVolume-{path}"))
     }));
+    beans.extend(host.store().parity_status().map(|status| parity(&status)));
     beans
+}
+
+/// What Apache's node has not: only where parity is configured.
+fn parity(status: &ParityStatus) -> Bean {
+    let mut of = Attributes::tagged("dfs");
+    let refuse = status.volumes.iter().filter(|v| v.refuses.is_some());
+    for (name, value) in [
+        ("ProtectedBytes", status.protected_bytes),
+        ("UnprotectedBytes", status.unprotected_bytes),
+        ("OverdueBytes", status.overdue_bytes),
+        ("DegradedBytes", status.degraded_bytes),
+        ("DamagedBytes", status.damaged_bytes),
+        ("LostBytes", status.lost_bytes),
+        ("RebuildRemainingBytes", status.rebuild_remaining_bytes),
+        ("KeptBytes", status.kept_bytes),
+        ("ParityBytes", status.parity_bytes),
+        ("Groups", status.groups),
+        ("VolumesThatRefuse", refuse.count() as u64),
+    ] {
+        of.set(name, value);
+    }
+    of.bean("HayloftParity")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a mean for people")]

@@ -321,12 +321,24 @@ fn parity(text: &mut Exposition, host: &dyn WebHost) {
         ("unprotected", status.unprotected_bytes),
         ("degraded", status.degraded_bytes),
         ("lost", status.lost_bytes),
+        ("damaged", status.damaged_bytes),
+        ("overdue", status.overdue_bytes),
         ("to_rebuild", status.rebuild_remaining_bytes),
         ("parity", status.parity_bytes),
         ("kept", status.kept_bytes),
         ("in_memory", status.memory_bytes),
     ] {
         text.sample("parity_bytes", &[("state", state)], bytes);
+    }
+    text.family(
+        "parity_volume_refuses",
+        "gauge",
+        "Whether a volume takes no files of parity groups for now.",
+    );
+    for volume in status.volumes.iter().filter(|volume| volume.in_use) {
+        let labels = [("volume", &*volume.directory)];
+        let refuses = u8::from(volume.refuses.is_some());
+        text.sample("parity_volume_refuses", &labels, refuses);
     }
     text.one(("parity_groups", "gauge"), "Parity groups.", status.groups);
     let encoded = status.encoded_bytes;

@@ -51,7 +51,9 @@ pub async fn move_block(
             None => {
                 let bytes = replica.len;
                 (
-                    tried.choose(inner, &pool, (target, storage_id), bytes)?,
+                    tried
+                        .choose(inner, &pool, (target, storage_id), bytes)
+                        .await?,
                     Way::Copy,
                 )
             }

@@ -75,7 +75,9 @@ pub async fn take_over(
     }
     let len = replica.len;
     loop {
-        let to = tried.choose(here, &sides.pool, (target, storage_id), len)?;
+        let to = tried
+            .choose(here, &sides.pool, (target, storage_id), len)
+            .await?;
         let outcome = sides.copy_to(&to).await;
         to.volume.release_reserved(len);
         match outcome {

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use hayloft_io::{IoError, IoOp};
+use hayloft_io::{IoError, IoErrorKind, IoOp};
 use hayloft_parity::{GroupFile, KeepData, MemberChange, MemberState, PARITY_DIR};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
 use super::Parity;
 use super::recent::RecentKey;
-use super::volumes::kept_file;
+use super::volumes::{UnitPlace, kept_file};
+use crate::error::StoreError;
 use crate::layout::dirs::make_dir;
 use crate::locks;
 use crate::replica::LiveReplica;
@@ -50,9 +51,24 @@ pub async fn before_change(
             group.map(|group| kept_file(&group.record, kept.unit.unit))
         };
         let Some(file) = file else { continue };
+        let known = !parity.takes_files(volume);
+        if !parity.answers(volume) {
+            parity.table().set_member(kept.unit, MemberState::Absent);
+            continue;
+        }
         if let Err(error) = keep_data(volume, &data, file, kept).await {
-            warn!(block = id, %error, "data that a parity group needs cannot be kept: the group \
-                lacks a unit until its replicas are encoded anew");
+            let place = UnitPlace {
+                store: Arc::clone(store),
+                volume: Arc::clone(volume),
+            };
+            if error.kind() != IoErrorKind::NotFound {
+                let refusal = StoreError::io("keeping data of a parity group", error.clone());
+                parity.note_refusal(&place, &refusal);
+            }
+            if !known {
+                warn!(block = id, %error, "data that a parity group needs cannot be kept: the \
+                    group lacks a unit until its replicas are encoded anew");
+            }
             parity.table().set_member(kept.unit, MemberState::Absent);
         }
     }

@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use hayloft_io::{AlignedBuf, EngineFile, IoClass, OpenMode};
+use hayloft_io::{AlignedBuf, EngineFile, IoClass};
 use hayloft_parity::{GroupCode, GroupRecord, ParityShape, TableGroup, UnitRef, UnitSums};
 use tracing::{debug, warn};
 
 use super::Parity;
 use super::members::clip;
-use super::volumes::{answer, section_of, storage_of, unit_len, unit_path};
+use super::unattended::open_source;
+use super::volumes::{section_of, storage_of, unit_len, unit_path};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 
@@ -230,7 +231,8 @@ impl UnitReader {
         let mut buf = AlignedBuf::unpooled(width.max(1));
         if n > 0 {
             let storage = storage_of(&self.record, unit);
-            let place = self.parity.place_of(storage.map_or("", |s| s))?;
+            let storage = storage.map_or("", |s| s);
+            let place = self.parity.source_of(storage, &self.record.pool)?;
             let failed = |e| place.failed("reading a unit of a parity group", e);
             let open = locks::lock(&self.files).get(&unit).cloned();
             let file = match open {
@@ -238,16 +240,15 @@ impl UnitReader {
                 None => {
                     let path = unit_path(group, unit, &place);
                     let path = path.ok_or_else(|| gone(self.unit))?;
-                    let engine = &place.volume.engine;
-                    let open = engine.open(&path, OpenMode::ReadOnly, self.class);
-                    let file = answer(&place.volume, open).await.map_err(failed)?;
+                    let open = open_source(&place, &path, self.class);
+                    let file = open.await.map_err(failed)?;
                     locks::lock(&self.files).insert(unit, Arc::clone(&file));
                     file
                 }
             };
             let read = file.read_at(buf, range.start, n);
             let read = async { read.await.into_result() };
-            let (filled, got) = answer(&place.volume, read).await.map_err(failed)?;
+            let (filled, got) = place.answer(read).await.map_err(failed)?;
             buf = filled;
             if got < n {
                 let text = "a unit of a parity group ends early";

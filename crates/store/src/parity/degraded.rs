@@ -109,6 +109,7 @@ pub fn keep_serving(store: &Arc<StoreState>, volume: &Volume) {
         return;
     };
     let (mut kept, mut bytes) = (0, 0_u64);
+    parity.disk_failed(parity.disk_of(volume));
     let lost = parity.table().lose_storage(&volume.info.id);
     for unit in lost {
         let member = {

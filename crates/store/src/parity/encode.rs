@@ -12,7 +12,7 @@ use hayloft_parity::{
 use hayloft_wire::ids::ExtendedBlock;
 
 use super::members::{Source, clip, note_encoded, open_member, read_stride, take_check};
-use super::volumes::{UnitPlace, parity_file, stamp};
+use super::volumes::{UnitPlace, answer, parity_file, stamp};
 use super::{ENCODING, Parity, ParityEnded, ParityStep, records};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DIR_MODE;
@@ -37,6 +37,8 @@ pub struct ParityCandidate {
     pub id: i64,
     /// As the map had it.
     pub replica: FinalReplica,
+    /// A group that is to be replaced decodes all of it meanwhile.
+    pub covered: bool,
 }
 
 impl ParityCandidate {
@@ -94,7 +96,7 @@ pub async fn encode_group(
         commit(parity, members, record, &sections).await
     };
     let gone = members.iter().map(|member| &member.place).chain(targets);
-    let gone = gone.map(|place| Box::pin(place.volume.gone.cancelled()));
+    let gone = gone.map(|place| Box::pin(place.gone()));
     let outcome = tokio::select! {
         outcome = encode => outcome,
         // A disk that hangs gives no answer.
@@ -166,11 +168,11 @@ async fn encode_claimed(
         sources.push(source);
     }
     let mut sums = vec![BytesMut::from(&parity_checksum().encode_meta_header()[..]); targets.len()];
-    let files = create_parity(targets, &record).await?;
+    let files = create_parity(parity, targets, &record).await?;
     write_parity(parity, members, targets, &mut sources, &files, &mut sums).await?;
     note_encoded(parity, &sources);
     parity.step(ParityStep::Written)?;
-    sync_parity(targets, &files).await?;
+    sync_parity(parity, targets, &files).await?;
     parity.step(ParityStep::Synced)?;
     let mut sections = Vec::new();
     for (n, (source, member)) in sources.iter().zip(&mut record.members).enumerate() {
@@ -190,7 +192,7 @@ async fn encode_claimed(
     }
     for (n, (source, member)) in sources.iter().zip(members).enumerate() {
         let path = member.pair().data();
-        let now = stamp(&member.place, &path, ENCODING).await;
+        let now = stamp(&(&member.place).into(), &path, ENCODING).await;
         let now = now.map_err(|e| NotEncoded::Member(n, member.place.failed("looking", e)))?;
         let same = member.pool.map.is_finalized(member.id, &member.replica);
         if now != Some(source.stamp) || !same {
@@ -201,20 +203,21 @@ async fn encode_claimed(
 }
 
 async fn create_parity(
+    parity: &Parity,
     targets: &[UnitPlace],
     record: &GroupRecord,
 ) -> Result<Vec<Arc<dyn EngineFile>>, NotEncoded> {
     let mut files = Vec::new();
     for (n, place) in targets.iter().enumerate() {
-        let failed = |e| NotEncoded::Parity(place.failed("creating a parity file", e));
+        let failed = |e| NotEncoded::Parity(parity.refused(place, "creating a parity file", e));
         let volume = &place.volume;
         let dir = volume.root.join(PARITY_DIR);
-        let made = volume.meta(ENCODING).create_dir_all(&dir, DIR_MODE).await;
-        made.map_err(failed)?;
+        let made = volume.meta(ENCODING).create_dir_all(&dir, DIR_MODE);
+        answer(place, made).await.map_err(failed)?;
         let path = parity_file(record, n).path(&volume.root);
         let file = volume.engine.open(&path, OpenMode::CreateNew, ENCODING);
-        let file = file.await.map_err(failed)?;
-        match file.allocate(record.parity_len()).await {
+        let file = answer(place, file).await.map_err(failed)?;
+        match answer(place, file.allocate(record.parity_len())).await {
             Err(e) if e.kind() == IoErrorKind::NoSpace => return Err(failed(e)),
             // It is written without.
             _ => {}
@@ -254,12 +257,15 @@ async fn write_parity(
         for ((source, buf), check) in sources.iter_mut().zip(stride.bufs).zip(stride.checks) {
             (source.buf, source.check) = (buf, check);
         }
-        let writes = files.iter().zip(&stride.parity);
-        let writes = writes.map(|(file, bytes)| file.write_at(vec![bytes.clone()], offset));
+        let writes = targets.iter().zip(files).zip(&stride.parity);
+        let writes = writes.map(|((place, file), bytes)| {
+            let write = file.write_at(vec![bytes.clone()], offset);
+            answer(place, async { write.await.result })
+        });
         let written = futures_util::future::join_all(writes).await;
         for (place, written) in targets.iter().zip(written) {
-            let failed = |e| NotEncoded::Parity(place.failed("writing parity", e));
-            written.result.map_err(failed)?;
+            let failed = |e| NotEncoded::Parity(parity.refused(place, "writing parity", e));
+            written.map_err(failed)?;
         }
         for (all, more) in sums.iter_mut().zip(&stride.sums) {
             all.extend_from_slice(more);
@@ -307,17 +313,19 @@ async fn encode_stride(
 }
 
 async fn sync_parity(
+    parity: &Parity,
     targets: &[UnitPlace],
     files: &[Arc<dyn EngineFile>],
 ) -> Result<(), NotEncoded> {
-    let syncs = files.iter().map(|file| file.sync(SyncKind::All));
+    let syncs = targets.iter().zip(files);
+    let syncs = syncs.map(|(place, file)| answer(place, file.sync(SyncKind::All)));
     let synced = futures_util::future::join_all(syncs).await;
     for (place, synced) in targets.iter().zip(synced) {
-        let failed = |e| NotEncoded::Parity(place.failed("syncing parity", e));
+        let failed = |e| NotEncoded::Parity(parity.refused(place, "syncing parity", e));
         synced.map_err(failed)?;
         let dir = place.volume.root.join(PARITY_DIR);
-        let named = place.volume.meta(ENCODING).sync_dir(&dir).await;
-        named.map_err(failed)?;
+        let named = answer(place, place.volume.meta(ENCODING).sync_dir(&dir));
+        named.await.map_err(failed)?;
     }
     Ok(())
 }
@@ -346,6 +354,11 @@ async fn commit(
     written.map_err(NotEncoded::Parity)??;
     parity.step(ParityStep::Recorded)?;
     parity.table().committed(record.id);
+    for target in &record.parity {
+        if let Some(place) = parity.place(&target.storage) {
+            parity.note_taken(&place.volume);
+        }
+    }
     tracing::debug!(group = %record.id, members = members.len(), "parity group committed");
     Ok(())
 }

@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 
 use super::decode::UnitReader;
 use super::encode::STRIDE;
-use super::volumes::{UnitPlace, stamp};
+use super::volumes::{UnitPlace, answer, stamp};
 use super::{Damage, ENCODING, Parity};
 use crate::background::block_scanner;
 use crate::error::{StoreError, StoreErrorKind};
@@ -64,39 +64,86 @@ impl Default for Healing {
 /// first where damage is only suspected. In the background: the caller may have the right to the
 /// block.
 pub fn heal(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo, damage: Damage) {
-    let damaged = (Arc::clone(&storage.id), block.pool.clone(), block.block.id);
-    let mut full = false;
-    if let Some(parity) = &store.parity {
-        let mut waiting = locks::lock(&parity.healing.waiting);
-        full = waiting.len() >= WAITING_MAX;
-        if !full && !waiting.insert(damaged.clone()) {
-            return;
-        }
-    }
+    let Some(claim) = claim(store, &block, &storage) else {
+        return;
+    };
     let store = Arc::clone(store);
-    let volumes = store.volumes().into_iter();
-    let mut gone = volumes.filter(|v| v.info.id == storage.id);
-    let gone = gone.next().map(|volume| volume.gone.clone());
     store.tasks.clone().spawn(async move {
         let healed = async {
-            match full {
-                true => Err(StoreError::not_found("too many wait to be mended")),
-                false => heal_in_turn(&store, &block, &storage).await,
+            match &claim {
+                Claim::Full => Err(StoreError::not_found("too many wait to be mended")),
+                Claim::Mine(_) => heal_in_turn(&store, &block, &storage).await,
             }
         };
-        let healed = tokio::select! {
-            healed = healed => Some(healed),
-            () = store.stop.cancelled() => None,
-            // What was on it is decoded or reported with all the rest.
-            () = async { gone.unwrap_or_default().cancelled().await } => None,
-        };
-        if let Some(parity) = store.parity.as_ref().filter(|_| !full) {
-            locks::lock(&parity.healing.waiting).remove(&damaged);
-        }
+        let healed = while_there(&store, &storage, healed).await;
+        claim.release(&store);
         if let Some(healed) = healed {
             tell(&store, block, storage, (damage, healed)).await;
         }
     });
+}
+
+/// The same for a scrub, to its end, where a replica is certainly damaged. One that was decoded and
+/// cannot be written anew, for lack of room, is left to the background.
+pub async fn mend_or_tell(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo) {
+    let Some(claim) = claim(store, &block, &storage) else {
+        return;
+    };
+    let healed = while_there(store, &storage, heal_once(store, &block, &storage)).await;
+    claim.release(store);
+    match healed {
+        None => {}
+        Some(Err(error)) if error.io_error().is_some() => {
+            debug!(%block, %error, "a damaged replica is mended later");
+            heal(store, block, storage, Damage::Certain);
+        }
+        Some(healed) => tell(store, block, storage, (Damage::Certain, healed)).await,
+    }
+}
+
+/// The right to mend a replica.
+enum Claim {
+    Mine(Damaged),
+    /// Too many wait.
+    Full,
+}
+
+impl Claim {
+    fn release(self, store: &StoreState) {
+        if let (Self::Mine(damaged), Some(parity)) = (self, &store.parity) {
+            locks::lock(&parity.healing.waiting).remove(&damaged);
+        }
+    }
+}
+
+/// Claims a replica; `None` when another task mends it already.
+fn claim(store: &StoreState, block: &ExtendedBlock, storage: &StorageInfo) -> Option<Claim> {
+    let damaged = (Arc::clone(&storage.id), block.pool.clone(), block.block.id);
+    let Some(parity) = &store.parity else {
+        return Some(Claim::Mine(damaged));
+    };
+    let mut waiting = locks::lock(&parity.healing.waiting);
+    if waiting.len() >= WAITING_MAX {
+        return Some(Claim::Full);
+    }
+    waiting.insert(damaged.clone()).then_some(Claim::Mine(damaged))
+}
+
+/// What `work` gives, unless the store stops or the storage goes before: what was on that is
+/// decoded or reported with all the rest.
+async fn while_there<T>(
+    store: &StoreState,
+    storage: &StorageInfo,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let volumes = store.volumes().into_iter();
+    let mut gone = volumes.filter(|v| v.info.id == storage.id);
+    let gone = gone.next().map(|volume| volume.gone.clone());
+    tokio::select! {
+        done = work => Some(done),
+        () = store.stop.cancelled() => None,
+        () = async { gone.unwrap_or_default().cancelled().await } => None,
+    }
 }
 
 /// Tells what became of a damaged replica.
@@ -109,6 +156,9 @@ async fn tell(
     let event = match healed {
         Ok(()) => {
             info!(%block, "a damaged replica was decoded anew from its parity group");
+            if let Some(parity) = &store.parity {
+                parity.note_mended(&block);
+            }
             let Some((pool, _, now)) = finalized(store, &block, &storage) else {
                 return;
             };
@@ -125,6 +175,9 @@ async fn tell(
             if damage == Damage::Suspected {
                 block_scanner::mark_suspect(store, &block);
                 return;
+            }
+            if let Some(parity) = &store.parity {
+                parity.note_damaged(&block, &storage);
             }
             StoreEvent::Corrupt { block, storage }
         }
@@ -225,7 +278,7 @@ async fn heal_once(
         .map(|(unit, _)| unit);
     let unit = unit.ok_or_else(|| not_covered(block))?;
     let old = Pair::finalized(&slice.paths, id, replica.generation_stamp);
-    let copy = decode_pair(parity, unit, &slice, &old, ENCODING)
+    let copy = decode_pair(parity, unit, (store, &slice), &old, ENCODING)
         .await
         .map_err(|e| examine(store, &slice.volume, e))?;
     let _latch = pool.latches.acquire(id).await;
@@ -256,7 +309,7 @@ async fn heal_once(
         store: Arc::clone(store),
         volume: Arc::clone(&slice.volume),
     };
-    if let Ok(Some(stamp)) = stamp(&place, &old.data(), ENCODING).await {
+    if let Ok(Some(stamp)) = stamp(&(&place).into(), &old.data(), ENCODING).await {
         parity.note_stamp(unit, replica.generation_stamp, stamp);
     }
     Ok(())
@@ -266,14 +319,18 @@ async fn heal_once(
 pub async fn decode_pair(
     parity: &Arc<Parity>,
     unit: UnitRef,
-    slice: &BlockPoolSlice,
+    (store, slice): (&Arc<StoreState>, &BlockPoolSlice),
     like: &Pair,
     class: IoClass,
 ) -> Result<Pair, StoreError> {
     let reader = UnitReader::open(parity, unit, class).await?;
     let unique = slice.delete_sequence.fetch_add(1, Ordering::Relaxed);
     let copy = like.at(slice.paths.tmp().join(format!("parity-{unique}")));
-    let outcome = write_pair(&reader, slice, &copy, class).await;
+    let place = UnitPlace {
+        store: Arc::clone(store),
+        volume: Arc::clone(&slice.volume),
+    };
+    let outcome = write_pair(&reader, (&place, slice), &copy, class).await;
     if let Err(error) = outcome {
         remove_scratch(slice, copy.dir.clone()).await;
         return Err(error);
@@ -283,7 +340,7 @@ pub async fn decode_pair(
 
 async fn write_pair(
     reader: &UnitReader,
-    slice: &BlockPoolSlice,
+    (place, slice): (&UnitPlace, &BlockPoolSlice),
     copy: &Pair,
     class: IoClass,
 ) -> Result<(), StoreError> {
@@ -296,14 +353,19 @@ async fn write_pair(
     };
     let path = copy.meta();
     let begun = files::on_disk_with_sync(slice, class, IoOp::Write, &path, true, begin);
-    begun.await.map_err(failed)?;
+    answer(place, begun).await.map_err(failed)?;
     let engine = &slice.volume.engine;
     let file = engine.open(&copy.data(), OpenMode::CreateNew, class);
-    write_unit(reader, &*file.await.map_err(failed)?).await
+    let file = answer(place, file).await.map_err(failed)?;
+    write_unit(reader, place, &*file).await
 }
 
 /// Writes all of a unit to a new file, and syncs it.
-pub async fn write_unit(reader: &UnitReader, file: &dyn EngineFile) -> Result<(), StoreError> {
+pub async fn write_unit(
+    reader: &UnitReader,
+    place: &UnitPlace,
+    file: &dyn EngineFile,
+) -> Result<(), StoreError> {
     let failed = |e: IoError| StoreError::io("writing a decoded unit", e);
     let len = reader.sums().len();
     let mut offset = 0;
@@ -312,11 +374,14 @@ pub async fn write_unit(reader: &UnitReader, file: &dyn EngineFile) -> Result<()
         let range = offset..len.min(offset + STRIDE as u64);
         let n = reader.read(range, buf.as_mut_capacity()).await?;
         buf.set_len(n);
-        let written = file.write_at(vec![buf.freeze()], offset).await;
-        written.result.map_err(failed)?;
+        let write = file.write_at(vec![buf.freeze()], offset);
+        let written = answer(place, async { write.await.result });
+        written.await.map_err(failed)?;
         offset += n as u64;
     }
-    file.sync(SyncKind::All).await.map_err(failed)
+    answer(place, file.sync(SyncKind::All))
+        .await
+        .map_err(failed)
 }
 
 async fn remove_scratch(slice: &BlockPoolSlice, dir: PathBuf) {

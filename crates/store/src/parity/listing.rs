@@ -2,15 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hayloft_io::{IoClass, IoError, IoOp, Means};
 use hayloft_parity::{GroupFile, GroupId, GroupRecord, MemberState, PARITY_DIR};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
-use super::volumes::{UnitPlace, answer};
+use super::volumes::UnitPlace;
 use super::{Parity, records};
 use crate::lifecycle::volume_failure::LACKING;
 use crate::locks;
@@ -21,6 +21,9 @@ const NAMES_MAX: usize = 4 << 20;
 /// No task writes a file under a name for the time being for so long.
 const LEFTOVER: Duration = Duration::from_secs(3600);
 
+/// Files that could not be removed are looked for again after so long.
+const CLEAN_AGAIN: Duration = Duration::from_secs(60);
+
 /// What one volume holds of groups.
 #[derive(Debug)]
 pub struct Listed {
@@ -30,14 +33,24 @@ pub struct Listed {
     pub records: HashMap<GroupId, GroupRecord>,
     /// Files under names for the time being that are so old that no task writes them.
     leftovers: Vec<PathBuf>,
+    /// The directory could not be listed.
+    pub unknown: bool,
 }
 
-fn list(root: &Path) -> std::io::Result<Listed> {
-    let mut listed = Listed {
-        files: HashSet::new(),
-        records: HashMap::new(),
-        leftovers: Vec::new(),
-    };
+impl Listed {
+    fn new(unknown: bool) -> Self {
+        Self {
+            files: HashSet::new(),
+            records: HashMap::new(),
+            leftovers: Vec::new(),
+            unknown,
+        }
+    }
+}
+
+/// Lists what lies in a directory; blocking.
+pub fn list_dir(root: &Path) -> std::io::Result<Listed> {
+    let mut listed = Listed::new(false);
     let mut heads = HashMap::new();
     let dir = root.join(PARITY_DIR);
     let entries = match hayloft_io::patiently(|| std::fs::read_dir(&dir)) {
@@ -86,54 +99,105 @@ fn list(root: &Path) -> std::io::Result<Listed> {
     Ok(listed)
 }
 
-/// Lists a volume; `None`, with a line in the log, when it cannot be.
-pub async fn list_volume(place: &UnitPlace) -> Option<Listed> {
+/// Lists a volume; `None` when it cannot be: then it takes no files for a while.
+async fn try_to_list(parity: &Parity, place: &UnitPlace) -> Option<Listed> {
     let root = place.volume.root.clone();
     let meta = place.volume.meta(IoClass::ClientRead);
     let listed = loop {
         let listed = meta.run(IoOp::List, &root, |root| {
-            list(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
+            list_dir(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
         });
-        match answer(&place.volume, listed).await {
+        // However many files there are.
+        let listed = tokio::select! {
+            listed = listed => listed,
+            () = place.gone() => return None,
+        };
+        match listed {
             Err(error) if error.lacks().is_some() => tokio::time::sleep(LACKING).await,
             listed => break listed,
         }
     };
-    match listed {
-        Ok(listed) => Some(listed),
-        Err(error) => {
-            let error = place.failed("looking for parity groups", error);
-            warn!(volume = %place.volume.root.display(), %error, "parity on a volume is not known");
-            None
-        }
-    }
+    let refused = |e| parity.refused(place, "looking for parity groups", e);
+    listed.map_err(refused).ok()
 }
 
 impl Parity {
-    /// Removes files of groups that no record names, once, when all stores have their pools and all
-    /// groups are known.
-    pub(super) async fn clean_once(&self) {
+    /// Lists a volume. One that cannot be is listed again later; until then nothing of groups
+    /// is known to be there.
+    pub(super) async fn list_volume(&self, place: &UnitPlace) -> Listed {
+        let storage = &place.volume.info.id;
+        if let Some(listed) = try_to_list(self, place).await {
+            locks::lock(&self.unlisted).remove(storage);
+            return listed;
+        }
+        locks::lock(&self.unlisted).insert(Arc::clone(storage));
+        Listed::new(true)
+    }
+
+    /// Lists volumes again that could not be listed.
+    pub(super) async fn list_again(&self) {
+        let unlisted = locks::lock(&self.unlisted).clone();
+        for storage in unlisted {
+            let Some(place) = self.place(&storage) else {
+                // It has failed, or its store has ended.
+                locks::lock(&self.unlisted).remove(&storage);
+                continue;
+            };
+            if !self.takes_files(&place.volume) {
+                continue;
+            }
+            let listed = self.list_volume(&place).await;
+            if listed.unknown {
+                continue;
+            }
+            let listed = (storage, (place, listed));
+            self.take_in_late(listed);
+        }
+    }
+
+    /// Files that stay are looked for again.
+    pub(super) fn clean_later(&self) {
+        let mut at = locks::lock(&self.clean_at);
+        if at.is_none() {
+            *at = Some(Instant::now() + CLEAN_AGAIN);
+        }
+    }
+
+    /// A pool has joined, or a volume: files that no record names are looked for.
+    pub(super) fn clean_soon(&self) {
+        *locks::lock(&self.clean_at) = Some(Instant::now());
+    }
+
+    /// Removes files of groups that no record names, once all groups are known.
+    pub(super) async fn clean(&self) {
         let stores = self.stores();
-        let ready = self.is_ready();
         let failed: usize = stores
             .iter()
             .map(|s| locks::read(&s.volumes).failed.len())
             .sum();
-        if !ready || self.cleaned.load(Ordering::Relaxed) || failed > self.config.shape.parity() {
+        if !self.knows_all() || failed > self.config.shape.parity() {
             return;
         }
-        self.cleaned.store(true, Ordering::Relaxed);
+        {
+            let mut at = locks::lock(&self.clean_at);
+            if at.is_none_or(|at| at > Instant::now()) {
+                return;
+            }
+            *at = None;
+        }
         let mut lists = Vec::new();
         let mut named = HashSet::new();
+        let loaded: HashSet<PoolId> = stores
+            .iter()
+            .flat_map(|s| s.pools())
+            .map(|p| p.id().clone())
+            .collect();
         for place in self.places() {
-            let Some(listed) = list_volume(&place).await else {
-                continue;
+            let Some(listed) = try_to_list(self, &place).await else {
+                // What it has may name files of others.
+                self.clean_later();
+                return;
             };
-            let loaded: HashSet<PoolId> = stores
-                .iter()
-                .flat_map(|s| s.pools())
-                .map(|p| p.id().clone())
-                .collect();
             let unloaded = listed.records.values();
             let unloaded = unloaded.filter(|r| !loaded.contains(&r.pool));
             named.extend(unloaded.map(|r| r.id));

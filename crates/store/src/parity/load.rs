@@ -8,18 +8,21 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-use hayloft_io::{AlignedBuf, IoClass, IoErrorKind, OpenMode};
+use hayloft_io::{AlignedBuf, IoClass, IoErrorKind};
 use hayloft_parity::{
     GroupId, GroupPhase, GroupRecord, MemberState, SumsCheck, TableGroup, UnitRef, UnitSums,
 };
+use hayloft_wire::ids::PoolId;
 use tracing::{debug, info};
 
 use super::Parity;
 use super::degraded::{DegradedReplica, back_again, keep_degraded};
 use super::encode::STRIDE;
-use super::listing::{Listed, list_volume};
-use super::volumes::{UnitPlace, answer, stamp, unit_path};
+use super::listing::Listed;
+use super::unattended::open_source;
+use super::volumes::{SourcePlace, UnitPlace, stamp, unit_path};
 use crate::error::StoreError;
 use crate::locks;
 use crate::replica::Slot;
@@ -37,12 +40,12 @@ pub async fn pool_loaded(store: &Arc<StoreState>, pool: &Arc<Pool>) {
     let settled = parity.settled.load(Ordering::Relaxed);
     let places = parity.places().into_iter();
     let places = places.filter(|place| settled || Arc::ptr_eq(&place.store, store));
-    let mut listed = Vec::new();
-    for place in places {
-        if let Some(list) = list_volume(&place).await {
-            listed.push((Arc::clone(&place.volume.info.id), (place, list)));
-        }
-    }
+    let lists = places.map(|place| async move {
+        let list = parity.list_volume(&place).await;
+        (Arc::clone(&place.volume.info.id), (place, list))
+    });
+    let listed = futures_util::future::join_all(lists).await;
+    parity.attended_now(store, pool.id());
     let looks = parity.take_in_all(pool, listed);
     for other in parity.stores() {
         let Ok(theirs) = other.pool(pool.id()) else {
@@ -55,8 +58,9 @@ pub async fn pool_loaded(store: &Arc<StoreState>, pool: &Arc<Pool>) {
             tell_found(&other, &theirs, found);
         }
     }
-    parity.cleaned.store(false, Ordering::Relaxed);
+    parity.clean_soon();
     pool.parity_known.store(true, Ordering::Release);
+    let _ = parity.first_known.set(Instant::now());
     let (parity, store) = (Arc::clone(parity), Arc::clone(store));
     store.tasks.clone().spawn(async move {
         let look = async {
@@ -108,6 +112,18 @@ impl Parity {
         records
             .flat_map(|record| self.take_in(record, &lists))
             .collect()
+    }
+
+    /// Takes in what lies on a volume that could not be listed before.
+    pub(super) fn take_in_late(&self, listed: (Arc<str>, (UnitPlace, Listed))) {
+        let stores = self.stores();
+        let pools = stores.iter().flat_map(|store| store.pools());
+        let pools: HashMap<PoolId, Arc<Pool>> = pools.map(|p| (p.id().clone(), p)).collect();
+        locks::lock(&self.lists).extend([listed]);
+        for pool in pools.values() {
+            self.take_in_all(pool, Vec::new());
+        }
+        locks::lock(&self.lists).clear();
     }
 
     /// Takes in a group, or what these volumes say of one that is known. Gives the live members on
@@ -172,6 +188,9 @@ impl Parity {
         let whole = |copy: &Arc<str>| {
             let listed = lists.get(copy).map(|(_, listed)| listed);
             listed.is_none_or(|l| {
+                if l.unknown {
+                    return true;
+                }
                 let copy = l.records.get(&group);
                 copy.is_some_and(|r| r.revision == record.revision)
             })
@@ -195,7 +214,8 @@ impl Parity {
                 return;
             }
             let record = Arc::clone(&group.record);
-            let Some(place) = self.place(&record.members[unit.unit].storage) else {
+            let storage = &record.members[unit.unit].storage;
+            let Some(place) = self.source(storage, &record.pool) else {
                 return;
             };
             let Some(path) = unit_path(group, unit.unit, &place) else {
@@ -249,21 +269,20 @@ impl Parity {
 pub(super) async fn begins_with(
     sums: UnitSums,
     path: &Path,
-    place: &UnitPlace,
+    place: &SourcePlace,
     class: IoClass,
 ) -> Result<bool, StoreError> {
     let failed = |e| place.failed("comparing a unit of a parity group", e);
     let len = sums.len();
     let mut check = SumsCheck::new(sums);
-    let file = place.volume.engine.open(path, OpenMode::ReadOnly, class);
-    let file = answer(&place.volume, file).await.map_err(failed)?;
+    let file = open_source(place, path, class).await.map_err(failed)?;
     let mut buf = AlignedBuf::unpooled(STRIDE);
     let mut offset = 0;
     while offset < len {
         let n = super::members::clip(len, offset, STRIDE);
         let read = file.read_at(buf, offset, n);
         let read = async { read.await.into_result() };
-        let (read, got) = answer(&place.volume, read).await.map_err(failed)?;
+        let (read, got) = place.answer(read).await.map_err(failed)?;
         if got < n || check.push(read.as_slice()).is_err() {
             return Ok(false);
         }

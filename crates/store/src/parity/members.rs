@@ -9,7 +9,7 @@ use hayloft_parity::{FileStamp, SECTION_BYTES_MAX, SumsCheck, UnitSums};
 
 use super::changes::recent_key;
 use super::encode::{NotEncoded, ParityCandidate, STRIDE};
-use super::volumes::stamp;
+use super::volumes::{answer, stamp};
 use super::{ENCODING, Parity};
 use crate::error::StoreError;
 use crate::locks;
@@ -45,16 +45,18 @@ pub(super) async fn open_member(
     let block = member.block();
     let doing = format!("reading {block} for parity");
     let failed = |e| place.failed(&doing, e);
-    let stamp = stamp(place, &pair.data(), ENCODING).await.map_err(failed)?;
+    let stamp = stamp(&place.into(), &pair.data(), ENCODING).await;
+    let stamp = stamp.map_err(failed)?;
     let stamp = stamp.filter(|stamp| stamp.len == member.replica.len);
     let stamp = stamp.ok_or_else(|| StoreError::corrupt(format!("{doing}: another length")))?;
     let limit = usize::try_from(SECTION_BYTES_MAX).unwrap_or(usize::MAX);
     let meta = place.volume.meta(ENCODING).read_small(&pair.meta(), limit);
-    let sums = UnitSums::new(meta.await.map_err(failed)?.into(), member.replica.len)
+    let meta = answer(place, meta).await.map_err(failed)?;
+    let sums = UnitSums::new(meta.into(), member.replica.len)
         .map_err(|e| StoreError::corrupt(format!("{doing}: its meta file: {e}")))?;
     let engine = &place.volume.engine;
     let data = engine.open(&pair.data(), OpenMode::ReadOnly, ENCODING);
-    let data = data.await.map_err(failed)?;
+    let data = answer(place, data).await.map_err(failed)?;
     let key = recent_key(&member.slice, member.id);
     let recent = parity.recent.take(&key, member.replica.len);
     // Strides from memory bring their own.
@@ -97,7 +99,8 @@ pub(super) async fn read_stride(
         } else {
             let buf = std::mem::replace(&mut source.buf, AlignedBuf::empty());
             let read = source.data.read_at(buf, offset, n);
-            async move { read.await.into_result() }.right_future()
+            let read = async move { read.await.into_result() };
+            answer(&member.place, read).right_future()
         };
         async move { (outcome.await, n) }
     });

@@ -18,33 +18,44 @@
 //! | `scan` | a slow look at what no other task reads |
 //! | `scrub` | a look at everything that groups have on disks |
 //! | `status` | numbers for the operator |
+//! | `requests` | what operators ask of a running node |
 //! | `listing` | files on a volume, and those that no record names |
 //! | `load` | what lies on the volumes at start |
+//! | `troubles` | volumes that take no files of groups for a while |
+//! | `unattended`, `looks` | units in directories of nodes that do not run here |
+//! | `damaged` | replicas that no group can mend |
+//! | `kept` | what is kept of deleted replicas makes room |
 //!
 //! One [`Parity`] serves all stores of a process. It never holds its table across I/O.
 
 mod changes;
+mod damaged;
 mod decode;
 mod degraded;
 mod encode;
 mod heal;
+mod kept;
 mod listing;
 mod load;
+mod looks;
 mod members;
 mod mender;
 mod rebuild;
 mod recent;
 mod records;
+mod requests;
 mod rounds;
 mod scan;
 mod scrub;
 mod served;
 mod status;
+mod troubles;
+mod unattended;
 mod volumes;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use hayloft_io::IoClass;
@@ -65,12 +76,17 @@ pub use degraded::{
     open_degraded, open_instead, reference_degraded, volume_left,
 };
 pub use heal::{heal, heal_now};
+pub use kept::make_room;
 pub use load::pool_loaded;
 pub use mender::Mender;
 pub use rebuild::rebuild_first;
 pub use records::pool_removed;
-pub use rounds::run;
-pub use status::{LackingParityGroup, ParityRequest, ParityStatus, VolumeParity};
+pub use requests::ParityRequest;
+#[cfg(test)]
+pub use requests::answer_status;
+pub use rounds::start;
+pub use status::{LackingParityGroup, ParityStatus, VolumeParity};
+pub use unattended::store_ended;
 
 /// The class of encoding: no client waits for it.
 const ENCODING: IoClass = IoClass::Balancer;
@@ -106,6 +122,14 @@ pub struct ParityConfig {
     pub memory: u64,
     /// How often and how fast files are read that no replica has.
     pub scan: ScanConfig,
+    /// A volume that gives no answer for so long is left out for a while.
+    pub answer: Duration,
+    /// So long rounds wait for stores whose NameNode does not answer.
+    pub others_within: Duration,
+    /// A replica that has no parity for so long is overdue.
+    pub overdue: Duration,
+    /// So long data of deleted replicas is kept for groups at most, where there is room.
+    pub kept_for: Duration,
 }
 
 impl ParityConfig {
@@ -126,6 +150,10 @@ impl ParityConfig {
                 period: Duration::ZERO,
                 bytes_per_second: 0,
             },
+            answer: Duration::from_secs(60),
+            others_within: Duration::from_secs(60),
+            overdue: status::OVERDUE,
+            kept_for: Duration::from_secs(3600),
         }
     }
 }
@@ -150,6 +178,8 @@ pub struct Parity {
     round: tokio::sync::Mutex<()>,
     /// Held while records and files of groups on disks change, but for new groups.
     pub(crate) recording: tokio::sync::Mutex<()>,
+    /// Held while groups go to make room.
+    yielding: tokio::sync::Mutex<()>,
     /// Held while a replica is rebuilt: one that is wanted now waits for one at most.
     rebuilding: tokio::sync::Mutex<()>,
     /// Damaged replicas that are being mended.
@@ -162,18 +192,36 @@ pub struct Parity {
     wrote: Mutex<Option<Instant>>,
     /// Bytes of members encoded since the process started: all, and those from memory.
     encoded: Mutex<(u64, u64)>,
-    /// Since when replicas have waited.
-    waiting: Mutex<HashMap<Waiting, Instant>>,
-    /// Bytes of finalized replicas without parity at the last round, by storage.
-    unprotected: Mutex<HashMap<Arc<str>, u64>>,
+    /// How replicas without a group wait.
+    waiting: Mutex<HashMap<Waiting, rounds::Wait>>,
+    /// Finalized replicas without parity, when they were counted last.
+    unprotected: Mutex<status::UnprotectedCount>,
+    /// Damaged replicas that no group can mend.
+    damaged: Mutex<damaged::DamagedReplicas>,
+    /// Volumes that take no files of groups for a while.
+    troubles: Mutex<troubles::Troubles>,
+    /// Directories of nodes that do not run here.
+    unattended: RwLock<unattended::UnattendedDirs>,
+    /// Since when groups have kept data of deleted replicas.
+    kept_since: Mutex<kept::KeptSince>,
+    /// Storages whose directory of groups could not be listed.
+    unlisted: Mutex<HashSet<Arc<str>>>,
     /// How far a rebuild is.
     progress: Mutex<status::RebuildProgress>,
     /// What lies on the volumes of the stores that have come, until all have.
     lists: Mutex<load::Lists>,
-    /// All stores have come once.
+    /// All stores have come once, or those that have not were waited for.
     settled: AtomicBool,
-    /// Files without a record were looked for.
-    cleaned: AtomicBool,
+    /// When the groups of a pool were known first.
+    first_known: OnceLock<Instant>,
+    /// A store ended before its groups were known.
+    incomplete: AtomicBool,
+    /// The background task runs.
+    running: Mutex<bool>,
+    /// When files without a record are looked for next; `None`: they were.
+    clean_at: Mutex<Option<Instant>>,
+    /// Requests that were carried out and whose files cannot be removed.
+    stuck_requests: Mutex<HashMap<std::path::PathBuf, std::time::SystemTime>>,
     /// How far the scan is.
     scan: Mutex<scan::GroupScan>,
     /// What was left for operators last.
@@ -222,6 +270,13 @@ pub async fn decode_for_test(parity: &Arc<Parity>, unit: hayloft_parity::UnitRef
     bytes
 }
 
+/// Whether a store has its pools, and their groups are known.
+fn knows(store: &StoreState) -> bool {
+    let pools = store.pools();
+    let known = pools.iter().all(|p| p.parity_known.load(Ordering::Acquire));
+    known && !pools.is_empty()
+}
+
 /// A test has ended this process, as far as parity goes.
 #[derive(Clone, Copy, Debug)]
 pub struct ParityEnded;
@@ -239,6 +294,7 @@ impl Parity {
             wake: Notify::new(),
             round: tokio::sync::Mutex::default(),
             recording: tokio::sync::Mutex::default(),
+            yielding: tokio::sync::Mutex::default(),
             rebuilding: tokio::sync::Mutex::default(),
             healing: heal::Healing::default(),
             decoding: tokio::sync::Semaphore::new(decode::BUFFERS_MAX.into()),
@@ -247,10 +303,19 @@ impl Parity {
             encoded: Mutex::default(),
             waiting: Mutex::default(),
             unprotected: Mutex::default(),
+            damaged: Mutex::default(),
+            troubles: Mutex::default(),
+            unattended: RwLock::default(),
+            kept_since: Mutex::default(),
+            unlisted: Mutex::default(),
             progress: Mutex::default(),
             lists: Mutex::default(),
             settled: AtomicBool::new(false),
-            cleaned: AtomicBool::new(false),
+            first_known: OnceLock::new(),
+            incomplete: AtomicBool::new(false),
+            running: Mutex::default(),
+            clean_at: Mutex::new(Some(Instant::now())),
+            stuck_requests: Mutex::default(),
             scan: Mutex::default(),
             published: Mutex::default(),
             #[cfg(test)]
@@ -302,20 +367,33 @@ impl Parity {
     #[cfg(test)]
     pub(crate) fn forgive(&self) {
         locks::lock(&self.waiting).clear();
+        self.look_soon();
     }
 
-    /// Whether all stores have joined and have their pools, and the groups on their volumes are
-    /// known. Until then a group may look as if it lacked units, and a file as if no record named
-    /// it.
+    /// Whether the groups on all volumes are known: until then a file may look as if no record
+    /// named it.
+    #[must_use]
+    pub fn knows_all(&self) -> bool {
+        let joined = locks::read(&self.stores).len();
+        joined >= self.expected
+            && self.stores().iter().all(|store| knows(store))
+            && !self.incomplete.load(Ordering::Relaxed)
+            && locks::lock(&self.unlisted).is_empty()
+    }
+
+    /// Whether there is something to work on. A store that comes later, since its NameNode does not
+    /// answer, is waited for a while: until then a group may look as if it lacked units. One that
+    /// does not come stops nothing: what it has is read where it lies.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let stores = self.stores();
-        let known = |store: &Arc<StoreState>| {
-            let pools = store.pools();
-            let known = pools.iter().all(|p| p.parity_known.load(Ordering::Acquire));
-            known && !pools.is_empty()
-        };
-        stores.len() >= self.expected && stores.iter().all(known)
+        let joined = locks::read(&self.stores).len();
+        if joined >= self.expected && !stores.is_empty() && stores.iter().all(|s| knows(s)) {
+            return true;
+        }
+        let waited = self.first_known.get();
+        waited.is_some_and(|since| since.elapsed() >= self.config.others_within)
+            && stores.iter().any(|store| knows(store))
     }
 
     /// A step is done.

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::decode::UnitReader;
 use super::degraded::DegradedReplica;
 use super::heal::{decode_pair, write_unit};
-use super::volumes::{UnitPlace, parity_file, stamp, storage_of, unit_len};
+use super::volumes::{UnitPlace, answer, parity_file, stamp, storage_of, unit_len};
 use super::{ENCODING, Parity, ParityEnded, ParityStep, REBUILDING, status};
 use crate::background::move_replica::settle_copy;
 use crate::error::{StoreError, StoreErrorKind};
@@ -31,7 +31,7 @@ async fn unless_gone<T>(
     tokio::select! {
         biased;
         done = work => done,
-        () = place.volume.gone.cancelled() => {
+        () = place.gone() => {
             let text = "the volume of a rebuilt unit was given up";
             Err(StoreError::new(StoreErrorKind::VolumeFailed, text))
         }
@@ -67,7 +67,7 @@ impl Parity {
                 super::degraded::back_again(&pool);
                 for (id, replica) in pool.all_degraded() {
                     if store.stop.is_cancelled() {
-                        return Ok(());
+                        break;
                     }
                     status::publish_progress(self).await;
                     match self.rebuild_replica(&store, &pool, id, &replica).await {
@@ -96,11 +96,15 @@ impl Parity {
     ) -> Option<(UnitPlace, bool)> {
         let mut taken = Vec::new();
         for unit in 0..record.shape.units() {
-            let here = storage_of(record, unit).and_then(|storage| self.place(storage));
-            taken.extend(here.map(|place| self.disk_of(&place.volume)));
+            let Some(storage) = storage_of(record, unit) else {
+                continue;
+            };
+            taken.extend(self.place(storage).map(|place| self.disk_of(&place.volume)));
+            taken.extend(self.unattended(storage).map(|dir| dir.disk.clone()));
         }
         let room = |place: &UnitPlace| place.volume.room();
-        let fits = usable.into_iter().filter(|place| room(place) >= bytes);
+        let takes = |place: &UnitPlace| self.takes_files(&place.volume) && room(place) >= bytes;
+        let fits = usable.into_iter().filter(takes);
         let ranked = fits.map(|place| {
             let apart = !taken.contains(&self.disk_of(&place.volume));
             (place, apart)
@@ -132,18 +136,22 @@ impl Parity {
             store: Arc::clone(store),
             volume: Arc::clone(&s.volume),
         });
+        let usable: Vec<UnitPlace> = usable.collect();
         let bytes = footprint(degraded.len, None);
-        let place = self.rebuild_place(&record, usable.collect(), bytes);
+        let mut place = self.rebuild_place(&record, usable.clone(), bytes);
+        if place.is_none() && self.free_room(bytes, &usable).await {
+            place = self.rebuild_place(&record, usable, bytes);
+        }
         let (place, apart) = place.ok_or_else(|| {
             let text = format!("no volume has room for {bytes} bytes of it");
             StoreError::new(StoreErrorKind::OutOfSpace, text)
         })?;
         let slice = pool.slice(place.volume.index)?;
         place.volume.reserve_for_replica(bytes);
-        let placed = self.place_rebuilt(pool, &slice, id, degraded);
+        let placed = self.place_rebuilt((store, pool), &slice, id, degraded);
         let placed = unless_gone(&place, placed).await;
         place.volume.release_reserved(bytes);
-        let to = match placed? {
+        let to = match placed.inspect_err(|error| self.blame(&place, error))? {
             Ok(to) => to,
             Err(ended) => return Ok(Err(ended)),
         };
@@ -171,6 +179,14 @@ impl Parity {
         joined.map(|moved| moved.map(drop))
     }
 
+    /// A unit could not be written to a volume that it should be rebuilt on: others get it next.
+    fn blame(&self, place: &UnitPlace, error: &StoreError) {
+        // Units that cannot be read are left out of decoding.
+        if error.io_error().is_some() {
+            self.note_refusal(place, error);
+        }
+    }
+
     /// Has a group know where the replica of a member is now; whether it does.
     async fn join_again(
         &self,
@@ -178,7 +194,11 @@ impl Parity {
         (place, at): (&UnitPlace, &Pair),
         replica: &FinalReplica,
     ) -> Result<Result<bool, ParityEnded>, StoreError> {
-        let Some(stamp) = stamp(place, &at.data(), ENCODING).await.ok().flatten() else {
+        let Some(stamp) = stamp(&place.into(), &at.data(), ENCODING)
+            .await
+            .ok()
+            .flatten()
+        else {
             return Ok(Ok(false));
         };
         let next = |next: &mut GroupRecord| {
@@ -208,13 +228,13 @@ impl Parity {
     /// Decodes a degraded replica to a volume and puts it into the map.
     async fn place_rebuilt(
         self: &Arc<Self>,
-        pool: &Arc<Pool>,
+        (store, pool): (&Arc<StoreState>, &Arc<Pool>),
         slice: &Arc<BlockPoolSlice>,
         id: i64,
         degraded: &DegradedReplica,
     ) -> Result<Result<Pair, ParityEnded>, StoreError> {
         let to = Pair::finalized(&slice.paths, id, degraded.generation_stamp);
-        let copy = decode_pair(self, degraded.unit, slice, &to, REBUILDING).await?;
+        let copy = decode_pair(self, degraded.unit, (store, slice), &to, REBUILDING).await?;
         if let Err(ended) = self.step(ParityStep::Decoded) {
             return Ok(Err(ended));
         }
@@ -299,10 +319,13 @@ impl Parity {
         let n = unit.unit - record.shape.data();
         let bytes = unit_len(&record, unit.unit);
         // Where it was, when that disk is there: the file was damaged.
-        let before = self
-            .place(&record.parity[n].storage)
-            .map(|place| (place, true));
-        let place = before.or_else(|| self.rebuild_place(&record, self.places(), bytes));
+        let before = self.place(&record.parity[n].storage);
+        let before = before.filter(|place| self.takes_files(&place.volume));
+        let before = before.map(|place| (place, true));
+        let mut place = before.or_else(|| self.rebuild_place(&record, self.places(), bytes));
+        if place.is_none() && self.free_room(bytes, &self.places()).await {
+            place = self.rebuild_place(&record, self.places(), bytes);
+        }
         let Some((place, _)) = place.filter(|(_, apart)| *apart) else {
             if let Some(group) = self.table().get_mut(unit.group) {
                 group.given_up = true;
@@ -310,7 +333,8 @@ impl Parity {
             return Ok(Ok(()));
         };
         let written = self.write_parity_file(unit, &record, n, &place);
-        unless_gone(&place, written).await?;
+        let written = unless_gone(&place, written).await;
+        written.inspect_err(|error| self.blame(&place, error))?;
         let volume = &place.volume;
         let next = |next: &mut GroupRecord| {
             next.parity[n].storage = Arc::clone(&volume.info.id);
@@ -331,15 +355,19 @@ impl Parity {
         let (volume, failed) = (&place.volume, |e| place.failed("rebuilding parity", e));
         let dir = volume.root.join(PARITY_DIR);
         let meta = volume.meta(REBUILDING);
-        meta.create_dir_all(&dir, DIR_MODE).await.map_err(failed)?;
+        let made = answer(place, meta.create_dir_all(&dir, DIR_MODE));
+        made.await.map_err(failed)?;
         // Under its own name it is whole: a start takes it for that.
         let path = parity_file(record, n).path(&volume.root);
         let temporary = path.with_file_name(format!("{}.tmp", parity_file(record, n).name()));
         self.unlink(place, &temporary).await;
         let engine = &volume.engine;
         let file = engine.open(&temporary, OpenMode::CreateNew, REBUILDING);
-        write_unit(&reader, &*file.await.map_err(failed)?).await?;
-        meta.rename(&temporary, &path).await.map_err(failed)?;
-        meta.sync_dir(&dir).await.map_err(failed)
+        let file = answer(place, file).await.map_err(failed)?;
+        write_unit(&reader, place, &*file).await?;
+        let renamed = answer(place, meta.rename(&temporary, &path));
+        renamed.await.map_err(failed)?;
+        let synced = answer(place, meta.sync_dir(&dir));
+        synced.await.map_err(failed)
     }
 }

@@ -85,17 +85,17 @@ impl Parity {
     ) -> Result<Vec<Bytes>, StoreError> {
         let mut why = format!("no copy of the record of group {} is in use", record.id);
         for copy in &record.copies {
-            let Some(place) = self.place(copy) else {
+            let Some(place) = self.source(copy, &record.pool) else {
                 continue;
             };
-            let path = GroupFile::Record(record.id).path(&place.volume.root);
+            let path = GroupFile::Record(record.id).path(place.root());
             let (group, wanted) = (record.id, wanted.to_vec());
-            let meta = place.volume.meta(hayloft_io::IoClass::ClientRead);
+            let meta = place.meta(hayloft_io::IoClass::ClientRead);
             let read = meta.run(IoOp::Read, &path, move |path| {
                 read_sections(path, group, &wanted)
                     .map_err(|e| IoError::from_std(IoOp::Read, path, &e).with_context(e))
             });
-            match answer(&place.volume, read).await {
+            match place.answer(read).await {
                 Ok(sections) => return Ok(sections),
                 Err(error) if error.lacks().is_some() => {
                     return Err(StoreError::io("reading a parity record", error));
@@ -108,7 +108,7 @@ impl Parity {
             }
         }
         // Before all volumes are known another copy may be to come.
-        if self.is_ready()
+        if self.knows_all()
             && let Some(group) = self.table().get_mut(record.id)
         {
             warn!(group = %record.id, "a parity group has no whole record: its replicas go into \
@@ -146,20 +146,24 @@ impl Parity {
     /// many disks.
     pub(super) fn copy_places(&self, record: &GroupRecord) -> Vec<UnitPlace> {
         let wanted = record.shape.parity() + 1;
+        let usable = |storage: &Arc<str>| {
+            let place = self.place(storage);
+            place.filter(|place| self.takes_files(&place.volume))
+        };
         let parity = record.parity.iter().map(|p| &p.storage);
         let mut members: Vec<UnitPlace> = record
             .members
             .iter()
-            .filter_map(|m| self.place(&m.storage))
+            .filter_map(|m| usable(&m.storage))
             .collect();
         // A record that is written again stays where it is.
         members.sort_by_key(|place| {
             let has_one = record.copies.contains(&place.volume.info.id);
             (!has_one, std::cmp::Reverse(place.volume.room()))
         });
-        let mut others = self.places();
+        let mut others = self.usable_places();
         others.sort_by_key(|place| std::cmp::Reverse(place.volume.room()));
-        let parity = parity.filter_map(|storage| self.place(storage));
+        let parity = parity.filter_map(usable);
         let mut chosen: Vec<UnitPlace> = Vec::new();
         for place in parity.chain(members).chain(others) {
             let disk = self.disk_of(&place.volume);
@@ -200,9 +204,8 @@ impl Parity {
                     .await?;
                 meta.replace(&path, contents.clone(), FILE_MODE).await
             };
-            answer(&place.volume, written)
-                .await
-                .map_err(|e| place.failed("writing a parity record", e))?;
+            let written = answer(place, written).await;
+            written.map_err(|e| self.refused(place, "writing a parity record", e))?;
             if n == 0
                 && let Err(ended) = self.step(ParityStep::FirstRecord)
             {
@@ -315,7 +318,7 @@ impl Parity {
             self.unlink_copy(&place, record.id).await;
             let dir = place.volume.root.join(PARITY_DIR);
             let sync = place.volume.meta(ENCODING).sync_dir(&dir);
-            let synced = answer(&place.volume, sync).await;
+            let synced = answer(&place, sync).await;
             if let Err(error) = synced {
                 debug!(%error, "the removal of a parity record may come back after power loss");
             }
@@ -339,16 +342,33 @@ impl Parity {
         Ok(())
     }
 
-    /// Removes a file, which may not be there. One that stays is found at the next start.
+    /// Removes a file, which may not be there. One that stays is looked for later.
     pub(super) async fn unlink(&self, place: &UnitPlace, path: &Path) {
-        match answer(&place.volume, place.volume.meta(ENCODING).unlink(path)).await {
+        // One that gives no answer is not asked for each file.
+        let gone = match self.answers(&place.volume) {
+            true => answer(place, place.volume.meta(ENCODING).unlink(path)).await,
+            false => Err(IoError::new(
+                IoErrorKind::Closed,
+                IoOp::Unlink,
+                path,
+                "its disk gave no answer",
+            )),
+        };
+        match gone {
             Err(error) if error.kind() != IoErrorKind::NotFound => {
-                let error = place.failed("removing a file of a parity group", error);
-                warn!(path = %path.display(), %error, "a file of a parity group stays until the \
-                    next start");
+                let error = self.refused(place, "removing a file of a parity group", error);
+                debug!(path = %path.display(), %error, "a file of a parity group stays for now");
+                self.clean_later();
             }
             _ => {}
         }
+    }
+
+    /// An error of a volume that a file of a group could not be written to or removed from.
+    pub(super) fn refused(&self, place: &UnitPlace, doing: &str, error: IoError) -> StoreError {
+        let error = place.failed(doing, error);
+        self.note_refusal(place, &error);
+        error
     }
 }
 

@@ -6,20 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hayloft_io::IoErrorKind;
 use hayloft_parity::{DiskRoom, GroupPlan, Unprotected, form};
 use hayloft_wire::ids::PoolId;
 use tracing::{debug, info, warn};
 
 use super::changes::recent_key;
 use super::encode::{NotEncoded, ParityCandidate, encode_group};
+use super::status::UnprotectedCount;
 use super::volumes::UnitPlace;
-use super::{Parity, ParityEnded, ParityRequest, Waiting, status};
+use super::{Parity, ParityEnded, ParityRequest, Waiting, requests, status};
 use crate::background::block_scanner;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 use crate::replica::Slot;
-use crate::state::StoreState;
 
 /// Groups that are planned at a time, after a look at all replicas.
 const GROUPS_AT_A_TIME: usize = 256;
@@ -37,30 +36,47 @@ const CALM: Duration = Duration::from_secs(1);
 /// Pause after parity found no room.
 const FULL_PAUSE: Duration = Duration::from_secs(60);
 
-/// Carries out rounds until the store stops. Of several stores each has this task; they take turns.
-pub async fn run(parity: Arc<Parity>, store: Arc<StoreState>) {
+/// Has rounds go on as long as a store of the process runs: they are no store's own, since the end
+/// of one must not stop those of the others.
+pub fn start(parity: &Arc<Parity>) {
+    let mut running = locks::lock(&parity.running);
+    if !std::mem::replace(&mut *running, true) {
+        tokio::spawn(run(Arc::clone(parity)));
+        tokio::spawn(requests::answer_requests(Arc::downgrade(parity)));
+    }
+}
+
+async fn run(parity: Arc<Parity>) {
     let mut wait = parity.config.interval;
     loop {
         tokio::select! {
-            () = store.stop.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
             () = parity.wake.notified() => {}
         }
         let started = Instant::now();
-        tokio::select! {
-            () = store.stop.cancelled() => return,
-            done = parity.round() => if done.is_err() {
+        let ended = parity.round().await.is_err();
+        {
+            // One that joins later starts them again.
+            let mut running = locks::lock(&parity.running);
+            if ended || parity.stores().is_empty() {
+                *running = false;
                 return;
-            },
+            }
         }
         let looked = started.elapsed().min(Duration::from_secs(10));
         wait = parity.config.interval.max(looked * PACE / 10);
         // Not at every block that is closed.
-        tokio::select! {
-            () = store.stop.cancelled() => return,
-            () = tokio::time::sleep(parity.config.interval / 5) => {}
-        }
+        tokio::time::sleep(parity.config.interval / 5).await;
     }
+}
+
+/// How a replica waits for a group.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// When it was seen first.
+    seen: Instant,
+    /// Since when it has waited for partners; to come: it is left alone until then.
+    since: Instant,
 }
 
 impl Parity {
@@ -72,14 +88,18 @@ impl Parity {
         }
         self.settled.store(true, Ordering::Relaxed);
         locks::lock(&self.lists).clear();
-        self.clean_once().await;
-        let requests = status::requests(self).await;
+        self.list_again().await;
+        self.look_at_unattended().await;
+        self.try_again().await;
+        self.clean().await;
+        let requests = requests::requests(self).await;
         if requests.contains(&ParityRequest::Scrub) {
             self.scrub().await?;
         }
         self.scan().await;
         self.mend_groups().await?;
-        status::carried_out(self, &requests).await;
+        requests::carried_out(self, &requests).await;
+        self.yield_kept().await?;
         self.protect().await?;
         self.recent.trim();
         status::publish(self).await;
@@ -89,6 +109,8 @@ impl Parity {
     /// Removes useless groups, rebuilds what is lost and writes records that are out of date. In
     /// this order: of a group that goes no record is written, of one that is rebuilt only one.
     pub(super) async fn mend_groups(self: &Arc<Self>) -> Result<(), ParityEnded> {
+        self.give_up_orphans();
+        self.found_again();
         let useless = self.table().useless();
         for group in useless {
             self.dissolve(group).await?;
@@ -126,7 +148,7 @@ impl Parity {
             }
             let disks = self.disks_of(places.iter().map(|place| &*place.volume));
             let mut rooms = self.rooms(&places);
-            let (mut encoded, mut bytes) = (false, 0_u64);
+            let (mut encoded, mut again, mut bytes) = (false, false, 0_u64);
             for (_, candidates) in pools {
                 let plans = form(self.config.shape, candidates, &mut rooms, GROUPS_AT_A_TIME);
                 let mut plans = plans.into_iter();
@@ -147,8 +169,12 @@ impl Parity {
                         match next? {
                             Next::Go => encoded = true,
                             Next::Skip => {}
-                            Next::Full => return Ok(()),
+                            Next::Elsewhere => again = true,
                         }
+                    }
+                    if again {
+                        // These plans count on a volume that refuses.
+                        break;
                     }
                 }
                 if Instant::now() >= until {
@@ -156,7 +182,7 @@ impl Parity {
                     return Ok(());
                 }
             }
-            if !encoded {
+            if !encoded && !again || self.stores().is_empty() {
                 return Ok(());
             }
         }
@@ -176,7 +202,10 @@ impl Parity {
         for place in places {
             let disk = self.disk_of(&place.volume);
             if let Some(at) = disks.iter().position(|d| *d == disk) {
-                let remaining = place.volume.room();
+                let remaining = match self.takes_files(&place.volume) {
+                    true => place.volume.room(),
+                    false => 0,
+                };
                 rooms[at].free = rooms[at].free.max(remaining);
                 rooms[at].parity += parity.get(&place.volume.info.id).copied().unwrap_or(0);
             }
@@ -194,7 +223,8 @@ impl Parity {
         let of = |disk: usize| {
             let here = places
                 .iter()
-                .filter(|p| self.disk_of(&p.volume) == disks[disk]);
+                .filter(|p| self.disk_of(&p.volume) == disks[disk])
+                .filter(|p| self.takes_files(&p.volume));
             here.max_by_key(|p| p.volume.room()).cloned()
         };
         plan.parity.iter().filter_map(|p| of(p.disk)).collect()
@@ -209,6 +239,7 @@ impl Parity {
             return Ok(Next::Skip);
         }
         let members: Vec<ParityCandidate> = plan.members.into_iter().map(|m| m.what).collect();
+        let refusals = self.refusals();
         let error = match encode_group(self, &members, targets).await {
             Ok(_) => return Ok(Next::Go),
             Err(error) => error,
@@ -226,16 +257,14 @@ impl Parity {
                 Ok(Next::Skip)
             }
             NotEncoded::Parity(error) => {
-                warn!(%error, "parity cannot be written; its replicas stay unprotected until it \
-                    can");
-                let full = error.kind() == StoreErrorKind::OutOfSpace
-                    || error
-                        .io_error()
-                        .is_some_and(|e| e.kind() == IoErrorKind::NoSpace);
-                if full {
-                    self.refuse_all_for(&members, FULL_PAUSE);
+                debug!(%error, "a parity group is not encoded");
+                if self.refusals() > refusals {
+                    // Said where it was noted.
+                    return Ok(Next::Elsewhere);
                 }
-                Ok(Next::Full)
+                warn!(%error, "replicas stay without parity for now");
+                self.refuse_all_for(&members, FULL_PAUSE);
+                Ok(Next::Skip)
             }
         }
     }
@@ -253,23 +282,28 @@ impl Parity {
     pub(super) fn waited_enough(&self, replica: Waiting) {
         let since = Instant::now().checked_sub(self.config.patience);
         if let Some(since) = since {
-            locks::lock(&self.waiting).insert(replica, since);
+            let seen = Instant::now();
+            locks::lock(&self.waiting).insert(replica, Wait { seen, since });
         }
     }
 
     fn refuse_all_for(&self, members: &[ParityCandidate], pause: Duration) {
+        let now = Instant::now();
         let mut waiting = locks::lock(&self.waiting);
         for member in members {
-            waiting.insert(key(member), Instant::now() + pause);
+            let wait = waiting.entry(key(member)).or_insert(Wait {
+                seen: now,
+                since: now,
+            });
+            wait.since = now + pause;
         }
     }
 
     /// Looks at all finalized replicas: gives those that no group has. First those in memory, which
     /// make room for others; then the newest, which the page cache may still have.
-    fn sweep(&self, places: &[UnitPlace]) -> Vec<Unprotected<ParityCandidate>> {
+    pub(super) fn sweep(&self, places: &[UnitPlace]) -> Vec<Unprotected<ParityCandidate>> {
         let disks = self.disks_of(places.iter().map(|place| &*place.volume));
         let mut found = Vec::new();
-        let mut unprotected: HashMap<Arc<str>, u64> = HashMap::new();
         for store in self.stores() {
             for pool in store.pools() {
                 if !pool.parity_known.load(Ordering::Acquire) {
@@ -282,6 +316,7 @@ impl Parity {
                         here.push((id, *replica));
                     }
                 });
+                let damaged = locks::lock(&self.damaged).clone();
                 let table = self.table();
                 for (id, replica) in here {
                     let slice = slices.iter().find(|s| s.volume.index == replica.volume);
@@ -289,11 +324,11 @@ impl Parity {
                         continue;
                     };
                     let volume = &slice.volume;
-                    if table.is_taken(pool.id(), id, &volume.info.id, replica.len) {
+                    if table.is_taken(pool.id(), id, &volume.info.id, replica.len)
+                        || damaged.is_same(pool.id(), id, &volume.info.id, &replica)
+                    {
                         continue;
                     }
-                    let bytes = unprotected.entry(Arc::clone(&volume.info.id)).or_default();
-                    *bytes = bytes.saturating_add(replica.len);
                     let lasting = !volume.info.storage_type.is_transient();
                     let disk = self.disk_of(volume);
                     let disk = disks.iter().position(|d| *d == disk);
@@ -302,7 +337,9 @@ impl Parity {
                     };
                     let storage = &volume.info.id;
                     let patient = table.lost_protection(pool.id(), id, storage);
+                    let covered = table.is_covered(pool.id(), id, storage, replica.len);
                     let what = ParityCandidate {
+                        covered,
                         place: UnitPlace {
                             store: Arc::clone(&store),
                             volume: Arc::clone(volume),
@@ -321,7 +358,6 @@ impl Parity {
                 }
             }
         }
-        *locks::lock(&self.unprotected) = unprotected;
         self.let_wait(found)
     }
 
@@ -344,19 +380,32 @@ impl Parity {
         found.sort_by_cached_key(|c| std::cmp::Reverse((in_memory(c), c.what.id)));
         let mut waiting = locks::lock(&self.waiting);
         let mut still = HashMap::new();
+        let mut count = UnprotectedCount::new(now);
         found.retain_mut(|candidate| {
             let key = key(&candidate.what);
-            let since = waiting.get(&key).copied().unwrap_or(now);
+            let new = Wait {
+                seen: now,
+                since: now,
+            };
+            let wait = waiting.get(&key).copied().unwrap_or(new);
+            let volume = &candidate.what.place.volume;
+            if !candidate.what.covered {
+                let overdue = wait.seen + self.config.overdue <= now;
+                count.add(&volume.info.id, candidate.len, overdue);
+            }
+            let since = wait.since;
             candidate.patient |= since + self.config.patience <= now;
-            still.insert(key, since);
+            still.insert(key, wait);
             let may = !clients_write
                 || candidate.patient
                 || since + self.config.hold <= now
                 || tight && in_memory(candidate);
             // One that is left alone waits since a time to come.
-            since <= now && may
+            since <= now && may && self.answers(volume)
         });
         *waiting = still;
+        drop(waiting);
+        *locks::lock(&self.unprotected) = count;
         // Those that take any partner first, or newer ones would be before them for ever.
         let (mut first, rest): (Vec<_>, Vec<_>) = found.into_iter().partition(|c| c.patient);
         first.extend(rest);
@@ -369,7 +418,8 @@ impl Parity {
 enum Next {
     Go,
     Skip,
-    Full,
+    /// A volume takes no files: plans without it.
+    Elsewhere,
 }
 
 fn key(candidate: &ParityCandidate) -> Waiting {

@@ -4,15 +4,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hayloft_io::IoClass;
+use hayloft_io::{IoClass, IoErrorKind};
 use hayloft_parity::{GroupFile, GroupId, GroupRecord, MemberState, TableGroup, UnitRef};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
 
-use super::Damage;
-use super::heal::heal;
+use super::heal::mend_or_tell;
 use super::load::begins_with;
-use super::volumes::{UnitPlace, answer, kept_file, storage_of, unit_path};
+use super::volumes::{SourcePlace, UnitPlace, answer, kept_file, storage_of, unit_path};
 use super::{Parity, ParityEnded, ParityStep, records, status};
 use crate::error::StoreErrorKind;
 use crate::replica::Slot;
@@ -69,6 +68,9 @@ impl Parity {
             let Some(place) = self.place(copy) else {
                 continue;
             };
+            if !self.answers(&place.volume) {
+                continue;
+            }
             let path = GroupFile::Record(id).path(&place.volume.root);
             let meta = place.volume.meta(IoClass::Scan);
             let sections: Vec<usize> = (0..record.members.len() + record.parity.len()).collect();
@@ -76,9 +78,10 @@ impl Parity {
                 records::read_copy(path, id, &sections)
                     .map_err(|e| hayloft_io::IoError::from_std(hayloft_io::IoOp::Read, path, &e))
             });
-            if let Err(error) = answer(&place.volume, read).await
-                && error.lacks().is_none()
-            {
+            if let Err(error) = answer(&place, read).await {
+                if error.kind() == IoErrorKind::Closed || error.lacks().is_some() {
+                    continue;
+                }
                 warn!(%error, "a copy of a parity record is damaged: it is written anew");
                 damaged += 1;
                 self.note_torn(id);
@@ -93,7 +96,8 @@ impl Parity {
         let Some(group) = self.table().get(at.group).cloned() else {
             return false;
         };
-        let place = storage_of(&group.record, at.unit).and_then(|storage| self.place(storage));
+        let storage = storage_of(&group.record, at.unit);
+        let place = storage.and_then(|storage| self.source(storage, &group.record.pool));
         let Some(place) = place.filter(|_| group.available(at.unit)) else {
             return false;
         };
@@ -104,15 +108,47 @@ impl Parity {
             // The record is damaged, not the unit.
             return false;
         };
-        let replica = finalized(&group, at.unit, &place);
+        let attended = match &place {
+            SourcePlace::Attended(place) => Some(place),
+            SourcePlace::Unattended(_) => None,
+        };
+        let replica = attended.and_then(|place| finalized(&group, at.unit, place));
         match begins_with(sums, &path, &place, IoClass::Scan).await {
             Ok(true) => return false,
             Ok(false) => {}
             // The next round looks at it.
             Err(error) if error.kind() == StoreErrorKind::Retry => return false,
+            // The disk gave no answer, or is not in use any more: that says nothing of the unit.
+            Err(error)
+                if error
+                    .io_error()
+                    .is_none_or(|e| e.kind() == IoErrorKind::Closed) =>
+            {
+                debug!(%error, "a unit of a parity group is not compared");
+                return false;
+            }
             Err(error) => warn!(%error, "a unit of a parity group cannot be read"),
         }
-        self.mend(at, &group, &place, replica).await
+        match attended {
+            Some(place) => self.mend(at, &group, place, replica).await,
+            None => self.leave_out(at),
+        }
+    }
+
+    /// A unit in a directory that no store uses is not what it was: it counts no more.
+    fn leave_out(&self, at: UnitRef) -> bool {
+        let mut table = self.table();
+        let Some(group) = table.get_mut(at.group) else {
+            return false;
+        };
+        warn!(group = %at.group, unit = at.unit, "a unit of a parity group in the directory of a \
+            node that does not run here is damaged");
+        group.given_up = true;
+        match at.unit.checked_sub(group.record.shape.data()) {
+            Some(parity) => group.parity[parity] = false,
+            None => table.set_member(at, MemberState::Absent),
+        }
+        true
     }
 
     /// Does what can be done about a unit that is not what it should be, when its group was
@@ -155,8 +191,8 @@ impl Parity {
             return false;
         };
         warn!(%block, "a replica in a parity group is damaged");
-        let storage = place.volume.info.clone();
-        heal(&place.store, block, storage, Damage::Certain);
+        // Its end is waited for: what cannot be mended is known when the scrub is done.
+        mend_or_tell(&place.store, block, place.volume.info.clone()).await;
         true
     }
 }

@@ -1,16 +1,17 @@
 //! What there is of parity, for the operator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hayloft_io::{IoClass, IoError};
-use hayloft_parity::{GroupTotals, PARITY_DIR};
+use hayloft_parity::{GroupRecord, GroupTotals, MemberRecord, PARITY_DIR};
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
-use super::Parity;
 use super::volumes::{UnitPlace, answer};
+use super::{Parity, ParityRequest};
 use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms};
 use crate::locks;
 
@@ -20,6 +21,9 @@ const STATUS_FILE: &str = "status.json";
 const ANEW_MS: u64 = 60_000;
 /// While units are rebuilt it is written anew after so long, milliseconds.
 const PROGRESS_MS: u64 = 2000;
+/// A finalized replica that has no parity for so long after the node saw it first is overdue:
+/// `hayloft pool status` ends with 1, and alerts are sent. The page docs/operate/pool.md names it.
+pub const OVERDUE: Duration = Duration::from_secs(300);
 
 /// What there is of parity in a process, in bytes of replicas where nothing else is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,8 +38,14 @@ pub struct ParityStatus {
     pub unprotected_bytes: u64,
     /// In groups that lack a unit and can decode it.
     pub degraded_bytes: u64,
-    /// Gone for good.
+    /// Gone for good: no disk of the node has them, nor can they be decoded.
     pub lost_bytes: u64,
+    /// Of `unprotected_bytes`, in no group for longer than that should take.
+    #[serde(default)]
+    pub overdue_bytes: u64,
+    /// Of replicas that are damaged and that no group can mend.
+    #[serde(default)]
+    pub damaged_bytes: u64,
     /// Of units that are still to be rebuilt.
     pub rebuild_remaining_bytes: u64,
     /// Kept for groups whose replica was deleted or changed.
@@ -87,6 +97,12 @@ pub struct VolumeParity {
     pub directory: String,
     /// The node uses it.
     pub in_use: bool,
+    /// Its node does not run: its units are read for the groups of others.
+    #[serde(default)]
+    pub unattended: bool,
+    /// Why it takes no files of groups for now.
+    #[serde(default)]
+    pub refuses: Option<String>,
     /// Replicas in groups that have all of their units.
     pub protected_bytes: u64,
     /// Replicas in no group yet.
@@ -95,6 +111,12 @@ pub struct VolumeParity {
     pub degraded_bytes: u64,
     /// Replicas that are gone for good.
     pub lost_bytes: u64,
+    /// Of `unprotected_bytes`, in no group for longer than that should take.
+    #[serde(default)]
+    pub overdue_bytes: u64,
+    /// Damaged replicas that no group can mend.
+    #[serde(default)]
+    pub damaged_bytes: u64,
     /// Units that were here and are still to be rebuilt.
     pub rebuild_remaining_bytes: u64,
     /// Parity files.
@@ -170,11 +192,48 @@ impl ParityStatus {
     }
 }
 
+/// Finalized replicas without parity, in bytes by storage: all, and those that are overdue.
+#[derive(Clone, Debug, Default)]
+pub struct UnprotectedCount {
+    at: Option<Instant>,
+    bytes: HashMap<Arc<str>, (u64, u64)>,
+}
+
+impl UnprotectedCount {
+    /// None so far.
+    pub fn new(at: Instant) -> Self {
+        Self {
+            at: Some(at),
+            bytes: HashMap::new(),
+        }
+    }
+
+    /// One more replica.
+    pub fn add(&mut self, storage: &Arc<str>, len: u64, overdue: bool) {
+        let bytes = self.bytes.entry(Arc::clone(storage)).or_default();
+        bytes.0 = bytes.0.saturating_add(len);
+        if overdue {
+            bytes.1 = bytes.1.saturating_add(len);
+        }
+    }
+}
+
 impl Parity {
-    /// What there is now; `unprotected_bytes` as of the last round.
+    /// Replicas without parity, counted anew unless that was done a moment ago.
+    fn count_unprotected(&self) -> UnprotectedCount {
+        let moment = self.config.interval.min(Duration::from_secs(1));
+        let last = locks::lock(&self.unprotected).at;
+        if self.is_ready() && last.is_none_or(|at| at.elapsed() >= moment) {
+            drop(self.sweep(&self.places()));
+        }
+        locks::lock(&self.unprotected).clone()
+    }
+
+    /// What there is now.
     #[must_use]
     pub fn status(&self) -> ParityStatus {
-        let totals = self.table().totals();
+        let damaged = self.damaged_bytes();
+        let totals = self.true_totals();
         let done = {
             let published = locks::lock(&self.published);
             (published.scrubbed_at_ms, published.rebuilt_at_ms)
@@ -184,7 +243,7 @@ impl Parity {
             progress.see(totals.all.to_rebuild);
             *progress
         };
-        let volumes = self.volumes_parity(&totals);
+        let volumes = self.volumes_parity(&totals, &damaged);
         let encoded = *locks::lock(&self.encoded);
         let lacking = totals.some_lacking.iter().map(|group| LackingParityGroup {
             group: group.id.to_string(),
@@ -198,6 +257,8 @@ impl Parity {
             at_ms: now_ms(),
             protected_bytes: totals.all.protected,
             unprotected_bytes: volumes.iter().map(|v| v.unprotected_bytes).sum(),
+            overdue_bytes: volumes.iter().map(|v| v.overdue_bytes).sum(),
+            damaged_bytes: volumes.iter().map(|v| v.damaged_bytes).sum(),
             degraded_bytes: totals.all.degraded,
             lost_bytes: totals.all.lost,
             rebuild_remaining_bytes: totals.all.to_rebuild,
@@ -217,19 +278,46 @@ impl Parity {
             scanned_at_ms: locks::lock(&self.scan).ended_at_ms,
         }
     }
-}
 
-impl Parity {
+    /// Bytes of groups. What NameNodes do not expect from the stores that run is left out, and what
+    /// is there after all is not lost.
+    fn true_totals(&self) -> GroupTotals {
+        let mut ours: HashMap<Arc<str>, bool> = HashMap::new();
+        let damaged = locks::lock(&self.damaged).clone();
+        let mut counts = |record: &GroupRecord, member: &MemberRecord| {
+            let (storage, root) = (&member.storage, &member.root);
+            *ours
+                .entry(Arc::clone(storage))
+                .or_insert_with(|| self.is_ours(storage, root))
+                && !damaged.has(&record.pool, member.block_id, storage)
+        };
+        self.table().totals(
+            |record, member| counts(record, member),
+            |record, member| self.is_missing(record, member),
+        )
+    }
+
     /// A row for each volume that is in use, and for each that had units.
-    fn volumes_parity(&self, totals: &GroupTotals) -> Vec<VolumeParity> {
-        let unprotected = locks::lock(&self.unprotected).clone();
+    fn volumes_parity(
+        &self,
+        totals: &GroupTotals,
+        damaged: &HashMap<Arc<str>, u64>,
+    ) -> Vec<VolumeParity> {
+        let unprotected = self.count_unprotected().bytes;
         let mut rows: BTreeMap<String, VolumeParity> = BTreeMap::new();
         for place in self.places() {
             let storage = &place.volume.info.id;
             let directory = place.volume.root.display().to_string();
             let row = rows.entry(directory).or_default();
             row.in_use = true;
-            row.unprotected_bytes = unprotected.get(storage).copied().unwrap_or(0);
+            row.refuses = self.refuses(storage);
+            let bytes = unprotected.get(storage).copied().unwrap_or_default();
+            (row.unprotected_bytes, row.overdue_bytes) = bytes;
+            row.damaged_bytes = damaged.get(storage).copied().unwrap_or(0);
+        }
+        for dir in self.all_unattended() {
+            let row = rows.entry(dir.root.display().to_string()).or_default();
+            row.unattended = !row.in_use;
         }
         for (root, bytes) in totals.storages.values() {
             let row = rows.entry(root.to_string()).or_default();
@@ -246,39 +334,18 @@ impl Parity {
     }
 }
 
-/// What an operator may ask of a running node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParityRequest {
-    /// Compare everything with its checksums, and mend what is damaged.
-    Scrub,
-    /// Rebuild what is lost now.
-    Rebuild,
-}
-
-impl ParityRequest {
-    const ALL: [Self; 2] = [Self::Scrub, Self::Rebuild];
-
-    /// Its name, as the command has it.
+impl ParityStatus {
+    /// Whether nothing is to be done about it: nothing is degraded, damaged or lost, and nothing is
+    /// unprotected for longer than it should be.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Scrub => "scrub",
-            Self::Rebuild => "rebuild",
-        }
-    }
-
-    fn path(self, root: &Path) -> PathBuf {
-        root.join(PARITY_DIR)
-            .join(format!("request-{}", self.name()))
-    }
-
-    /// Leaves the request on the volume at `root`: a node that uses it carries it out soon, or when
-    /// it starts.
-    ///
-    /// # Errors
-    /// When the directory is not there or not this user's to write.
-    pub fn leave(self, root: &Path) -> std::io::Result<()> {
-        std::fs::write(self.path(root), b"")
+    pub fn is_well(&self) -> bool {
+        let bad = [
+            self.degraded_bytes,
+            self.damaged_bytes,
+            self.lost_bytes,
+            self.overdue_bytes,
+        ];
+        bad.iter().all(|bytes| *bytes == 0)
     }
 }
 
@@ -289,41 +356,8 @@ impl ParityStatus {
         match request {
             ParityRequest::Scrub => self.scrubbed_at_ms,
             ParityRequest::Rebuild => self.rebuilt_at_ms,
+            ParityRequest::Status => self.at_ms,
         }
-    }
-}
-
-/// What operators ask for.
-pub async fn requests(parity: &Parity) -> Vec<ParityRequest> {
-    let mut found = Vec::new();
-    for place in parity.places() {
-        for request in ParityRequest::ALL {
-            let path = request.path(&place.volume.root);
-            let look = place.volume.meta(IoClass::Balancer);
-            let there = answer(&place.volume, look.exists(&path)).await;
-            if matches!(there, Ok(true)) && !found.contains(&request) {
-                found.push(request);
-            }
-        }
-    }
-    found
-}
-
-/// Takes note that requests were carried out.
-pub async fn carried_out(parity: &Parity, requests: &[ParityRequest]) {
-    for request in requests {
-        for place in parity.places() {
-            let path = request.path(&place.volume.root);
-            parity.unlink(&place, &path).await;
-        }
-        let mut published = locks::lock(&parity.published);
-        match request {
-            ParityRequest::Scrub => published.scrubbed_at_ms = now_ms(),
-            ParityRequest::Rebuild => published.rebuilt_at_ms = now_ms(),
-        }
-    }
-    if !requests.is_empty() {
-        publish_anyway(parity).await;
     }
 }
 
@@ -349,12 +383,15 @@ pub async fn publish_progress(parity: &Parity) {
 }
 
 /// Writes the status to the first volume that takes it: one may be full.
-async fn publish_anyway(parity: &Parity) {
+pub async fn publish_anyway(parity: &Parity) {
     let now = parity.status();
     let Ok(contents) = serde_json::to_vec_pretty(&now) else {
         return;
     };
-    for place in parity.places() {
+    let mut places = parity.places();
+    places.retain(|place| parity.answers(&place.volume));
+    places.sort_by_key(|place| !parity.takes_files(&place.volume));
+    for place in places {
         match write_status(&place, contents.clone()).await {
             Ok(()) => {
                 *locks::lock(&parity.published) = now;
@@ -363,6 +400,7 @@ async fn publish_anyway(parity: &Parity) {
             Err(error) => {
                 let volume = place.volume.root.display();
                 debug!(%volume, %error, "the status of parity cannot be written there");
+                parity.refused(&place, "writing the status of parity", error);
             }
         }
     }
@@ -376,5 +414,5 @@ async fn write_status(place: &UnitPlace, contents: Vec<u8>) -> Result<(), IoErro
         meta.replace(&dir.join(STATUS_FILE), contents, FILE_MODE)
             .await
     };
-    answer(&place.volume, written).await
+    answer(place, written).await
 }

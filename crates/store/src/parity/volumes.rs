@@ -3,12 +3,14 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use hayloft_io::{DeviceId, IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_io::{DeviceId, Engine, IoClass, IoError, IoErrorKind, IoOp, Meta};
 use hayloft_parity::{FileStamp, GroupFile, GroupRecord, MemberState, ParityDisks, TableGroup};
 use hayloft_wire::ids::PoolId;
 
 use super::Parity;
+use super::unattended::Unattended;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::Slot;
 use crate::replica::files::Pair;
@@ -33,7 +35,72 @@ pub enum DiskKey {
     Directory(PathBuf),
 }
 
+/// Where units are read.
+#[derive(Clone, Debug)]
+pub enum SourcePlace {
+    /// A volume of a store.
+    Attended(UnitPlace),
+    /// A directory that no store uses.
+    Unattended(Arc<Unattended>),
+}
+
+impl SourcePlace {
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        match self {
+            Self::Attended(place) => &place.volume.root,
+            Self::Unattended(dir) => &dir.root,
+        }
+    }
+
+    /// What reads its files.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        match self {
+            Self::Attended(place) => &place.volume.engine,
+            Self::Unattended(dir) => &dir.engine,
+        }
+    }
+
+    /// Operations on names, in `class`.
+    pub fn meta(&self, class: IoClass) -> Meta {
+        self.engine().meta(class)
+    }
+
+    /// The answer of its disk, unless that takes too long.
+    pub async fn answer<T>(
+        &self,
+        work: impl Future<Output = Result<T, IoError>>,
+    ) -> Result<T, IoError> {
+        match self {
+            Self::Attended(place) => answer(place, work).await,
+            Self::Unattended(dir) => dir.answer(work).await,
+        }
+    }
+
+    /// An error of a volume, which is examined for it, or of a directory.
+    pub fn failed(&self, doing: &str, error: IoError) -> StoreError {
+        match self {
+            Self::Attended(place) => place.failed(doing, error),
+            Self::Unattended(_) => StoreError::io(doing, error),
+        }
+    }
+}
+
+impl From<&UnitPlace> for SourcePlace {
+    fn from(place: &UnitPlace) -> Self {
+        Self::Attended(place.clone())
+    }
+}
+
 impl UnitPlace {
+    /// Ends when the volume is given up, or its store ends: another process may use it then.
+    pub async fn gone(&self) {
+        tokio::select! {
+            () = self.volume.gone.cancelled() => {}
+            () = self.store.stop.cancelled() => {}
+        }
+    }
+
     /// An error of this volume, which is examined for it.
     pub fn failed(&self, doing: &str, error: IoError) -> StoreError {
         let error = StoreError::io(doing, error);
@@ -65,25 +132,19 @@ impl Parity {
         })
     }
 
-    /// As [`place`](Self::place).
-    ///
-    /// # Errors
-    /// `VolumeFailed`.
-    pub fn place_of(&self, storage: &str) -> Result<UnitPlace, StoreError> {
-        self.place(storage).ok_or_else(|| {
-            let text = format!("the volume {storage} of a parity group is not in use");
-            StoreError::new(StoreErrorKind::VolumeFailed, text)
-        })
-    }
-
     /// The disk that a volume lies on.
     pub fn disk_of(&self, volume: &Volume) -> DiskKey {
+        self.disk_under(&volume.root, &volume.engine)
+    }
+
+    /// The disk that a directory lies on.
+    pub fn disk_under(&self, root: &Path, engine: &Arc<dyn Engine>) -> DiskKey {
         match self.config.disks {
-            ParityDisks::Devices => DiskKey::Device(volume.engine.disk().id()),
+            ParityDisks::Devices => DiskKey::Device(engine.disk().id()),
             // Of several nodes each has a directory in the configured one.
             ParityDisks::Directories => {
-                let shared = volume.root.parent().filter(|_| self.expected > 1);
-                DiskKey::Directory(shared.unwrap_or(&volume.root).to_owned())
+                let shared = root.parent().filter(|_| self.expected > 1);
+                DiskKey::Directory(shared.unwrap_or(root).to_owned())
             }
         }
     }
@@ -101,18 +162,32 @@ impl Parity {
     }
 }
 
+/// The error for a storage that no store uses.
+pub fn not_in_use(storage: &str) -> StoreError {
+    let text = format!("the volume {storage} of a parity group is not in use");
+    StoreError::new(StoreErrorKind::VolumeFailed, text)
+}
+
 /// Waits for a disk, until its volume is given up: one that hangs gives no answer, and groups go on
-/// without it.
+/// without it. One that takes too long for an answer is left out for a while.
 pub async fn answer<T>(
-    volume: &Volume,
+    place: &UnitPlace,
     work: impl Future<Output = Result<T, IoError>>,
 ) -> Result<T, IoError> {
+    let within = place.store.config.parity.map(|parity| parity.answer);
+    let closed = |text| {
+        let root = &place.volume.root;
+        Err(IoError::new(IoErrorKind::Closed, IoOp::Other, root, text))
+    };
     tokio::select! {
         biased;
         answer = work => answer,
-        () = volume.gone.cancelled() => {
-            let text = "its volume was given up";
-            Err(IoError::new(IoErrorKind::Closed, IoOp::Other, &volume.root, text))
+        () = place.gone() => closed("its volume was given up"),
+        () = tokio::time::sleep(within.unwrap_or(Duration::MAX)) => {
+            if let Some(parity) = &place.store.parity {
+                parity.note_hang(place);
+            }
+            closed("its disk gives no answer")
         }
     }
 }
@@ -152,15 +227,19 @@ pub fn parity_file(record: &GroupRecord, n: usize) -> GroupFile {
 }
 
 /// The file that has the bytes of a unit now.
-pub fn unit_path(group: &TableGroup, unit: usize, place: &UnitPlace) -> Option<PathBuf> {
+pub fn unit_path(group: &TableGroup, unit: usize, place: &SourcePlace) -> Option<PathBuf> {
     let record = &group.record;
     if let Some(parity) = unit.checked_sub(record.shape.data()) {
-        return Some(parity_file(record, parity).path(&place.volume.root));
+        return Some(parity_file(record, parity).path(place.root()));
     }
-    match group.members.get(unit)? {
-        MemberState::Kept => Some(kept_file(record, unit).path(&place.volume.root)),
-        MemberState::Live => replica_path(place, &record.pool, record.members[unit].block_id),
-        MemberState::Absent => None,
+    let id = record.members.get(unit)?.block_id;
+    match (group.members.get(unit)?, place) {
+        (MemberState::Kept, _) => Some(kept_file(record, unit).path(place.root())),
+        (MemberState::Live, SourcePlace::Attended(place)) => replica_path(place, &record.pool, id),
+        (MemberState::Live, SourcePlace::Unattended(dir)) => {
+            Some(dir.replica_path(&record.pool, id))
+        }
+        (MemberState::Absent, _) => None,
     }
 }
 
@@ -181,21 +260,24 @@ fn replica_path(place: &UnitPlace, pool: &PoolId, id: i64) -> Option<PathBuf> {
 
 /// What a file looks like now; `None` when it is not there.
 pub async fn stamp(
-    place: &UnitPlace,
+    place: &SourcePlace,
     path: &Path,
     class: IoClass,
 ) -> Result<Option<FileStamp>, IoError> {
-    let look = place.volume.meta(class).run(IoOp::Stat, path, |path| {
-        let facts = match std::fs::metadata(path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(|e| IoError::from_std(IoOp::Stat, path, &e))?,
-        };
-        let ns = facts.mtime().saturating_mul(1_000_000_000);
-        Ok(Some(FileStamp {
-            inode: facts.ino(),
-            changed_ns: ns.saturating_add(facts.mtime_nsec()),
-            len: facts.len(),
-        }))
-    });
-    answer(&place.volume, look).await
+    let meta = place.meta(class);
+    place.answer(meta.run(IoOp::Stat, path, stamp_of)).await
+}
+
+/// The same, blocking.
+pub fn stamp_of(path: &Path) -> Result<Option<FileStamp>, IoError> {
+    let facts = match std::fs::metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|e| IoError::from_std(IoOp::Stat, path, &e))?,
+    };
+    let ns = facts.mtime().saturating_mul(1_000_000_000);
+    Ok(Some(FileStamp {
+        inode: facts.ino(),
+        changed_ns: ns.saturating_add(facts.mtime_nsec()),
+        len: facts.len(),
+    }))
 }

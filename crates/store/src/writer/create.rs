@@ -9,6 +9,7 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState, StorageType};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::parity;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
@@ -141,18 +142,25 @@ impl Tried {
         }
     }
 
-    /// Chooses another volume of a type, or the named storage, and reserves `bytes` on it.
+    /// Chooses another volume of a type, or the named storage, and reserves `bytes` on it. What is
+    /// kept of deleted replicas goes where there is no room.
     ///
     /// # Errors
     /// What the first one said; `OutOfSpace` when there was none.
-    pub fn choose(
+    pub async fn choose(
         &mut self,
         inner: &StoreState,
         pool: &Pool,
         (storage_type, storage_id): (StorageType, Option<&str>),
         bytes: u64,
     ) -> Result<Arc<BlockPoolSlice>, StoreError> {
-        let chosen = inner.choose_slice(pool, storage_type, storage_id, bytes, &self.volumes);
+        let choose = || inner.choose_slice(pool, storage_type, storage_id, bytes, &self.volumes);
+        let chosen = match choose() {
+            Err(e) if e.kind() == StoreErrorKind::OutOfSpace => {
+                parity::make_room(inner, storage_type, e, choose).await
+            }
+            chosen => chosen,
+        };
         chosen.map_err(|none| self.first.take().unwrap_or(none))
     }
 
@@ -211,7 +219,9 @@ impl NewReplica {
     ) -> Result<ReplicaWriter, StoreError> {
         loop {
             let wanted = (self.storage_type, self.storage_id.as_deref());
-            let slice = tried.choose(inner, pool, wanted, self.status.expected_len)?;
+            let slice = tried
+                .choose(inner, pool, wanted, self.status.expected_len)
+                .await?;
             let opened = tokio::select! {
                 biased;
                 opened = self.open_on(inner, pool, &slice) => opened,

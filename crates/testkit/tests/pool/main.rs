@@ -75,6 +75,12 @@ fn main() -> ExitCode {
         on.case("full_disks_take_no_parity_and_stop_no_writer", |lab| {
             lab.no_room()
         });
+        on.case("a_disk_that_takes_no_parity_stops_nothing", |lab| {
+            lab.refused_dir()
+        });
+        on.case("deleted_room_comes_back_on_full_disks", |lab| {
+            lab.deleted_room()
+        });
         on.case("appends_and_deletes_leave_the_rest_protected", |lab| {
             lab.changed()
         });

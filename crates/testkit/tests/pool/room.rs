@@ -2,12 +2,13 @@
 
 use crate::{BLOCK, HOSTS, Lab, PoolDisk};
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::mounts::TestMount;
+use hayloft_testkit::mounts::{TestMount, run};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Outcome, http, ports};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const HOST: usize = 0;
 /// The disk that takes no replica either: the first, where the node would leave its status.
@@ -24,6 +25,14 @@ const ROUNDS_S: u64 = 11;
 /// What a node says of itself, in bytes.
 fn bytes(status: &Value, name: &str) -> u64 {
     status[name].as_u64().unwrap_or(u64::MAX)
+}
+
+/// Why a volume takes no files of groups; null when it does.
+fn refuses(status: &Value, directory: &str) -> Value {
+    let rows = status["volumes"].as_array().into_iter().flatten();
+    let mut ours = rows.filter(|row| row["directory"] == *directory);
+    ours.next()
+        .map_or(Value::Null, |row| row["refuses"].clone())
 }
 
 impl Lab {
@@ -99,6 +108,66 @@ impl Lab {
         let mut arguments = vec!["-rm", "-skipTrash"];
         arguments.extend(gone.iter().map(String::as_str));
         self.fs.fs(&arguments).map(drop)
+    }
+
+    /// Nothing may be made or removed in the directory of groups on one disk.
+    pub fn refused_dir(&mut self) -> Result<Outcome> {
+        self.some_protected(HOST)?;
+        let stay = self.files.len();
+        let dir = self.disk(HOST, FULL).data();
+        let groups = dir.join("hayloft-parity");
+        let chattr = |flag: &str| run(Command::new("chattr").arg(flag).arg(&groups));
+        chattr("+i")?;
+        let outcome = self.beside_refused_dir(&dir);
+        chattr("-i")?;
+        outcome?;
+        // It is tried again.
+        let name = dir.display().to_string();
+        self.wait_status(HOST, "the disk takes parity again", |now| {
+            refuses(now, &name).is_null()
+        })?;
+        self.delete_all_but(stay)?;
+        self.wait_protected(HOST)?;
+        passed()
+    }
+
+    fn beside_refused_dir(&mut self, dir: &Path) -> Result<()> {
+        self.write("refused", 24)?;
+        let now = self.wait_protected(HOST)?;
+        let why = refuses(&now, &dir.display().to_string());
+        println!("pool: a disk takes no parity: {why}");
+        expect(why.is_string(), || now.to_string())?;
+        self.check_all()
+    }
+
+    /// Most of what is on full disks is deleted: the room is there again.
+    pub fn deleted_room(&mut self) -> Result<Outcome> {
+        self.some_protected(HOST)?;
+        let stay = self.files.len();
+        self.write("room", 42)?;
+        self.wait_protected(HOST)?;
+        let left: Vec<_> = (0..self.disks_each).map(|disk| (disk, 2 * BLOCK)).collect();
+        let fillers = self.fill(&left)?;
+        // Every third: of no group more than half goes.
+        let (gone, kept): (Vec<_>, Vec<_>) = (stay..self.files.len()).partition(|at| at % 3 == 0);
+        let mut arguments = vec!["-rm".to_owned(), "-skipTrash".to_owned()];
+        arguments.extend(gone.iter().map(|at| self.files[*at].0.clone()));
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.fs.fs(&arguments)?;
+        let rest = kept.iter().map(|at| self.files[*at].clone());
+        let rest: Vec<_> = self.files[..stay].iter().cloned().chain(rest).collect();
+        self.files = rest;
+        let now = self.wait_status(HOST, "what is kept has made room", |now| {
+            bytes(now, "kept_bytes") <= 4 * BLOCK
+        })?;
+        println!("pool: after deletes on full disks: {now}");
+        self.wait_room_known()?;
+        self.wait_protected(HOST)?;
+        self.check_all()?;
+        self.delete_all_but(stay)?;
+        self.remove(fillers)?;
+        self.wait_protected(HOST)?;
+        passed()
     }
 
     pub fn no_room(&mut self) -> Result<Outcome> {

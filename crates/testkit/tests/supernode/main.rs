@@ -2,6 +2,7 @@
 //! placement plug-in.
 
 mod changes;
+mod parity;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{class, hayloft_binary, placement_jar, scratch};
@@ -53,6 +54,11 @@ fn main() -> ExitCode {
         on.case("configurations_that_cannot_work_are_refused", |lab| {
             lab.refused()
         });
+        let mut on = suite.group(parity::start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("one_that_ends_stops_no_parity_of_the_others", |lab| {
+            lab.one_ends()
+        });
+        on.case("what_a_scrub_cannot_mend_is_told", |lab| lab.damaged());
         Ok(())
     })
 }

@@ -4,14 +4,18 @@ mod changes;
 mod commit;
 mod damage;
 mod dead_disk;
+mod ended;
 mod heads;
 mod many_dead_disks;
 mod meanwhile;
 mod memory;
 mod races;
+mod refuses;
 mod reshaped;
+mod room;
 mod scrub;
 mod short_groups;
+mod told;
 mod two_stores;
 
 use super::*;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Two nodes with a directory each on the same three disks.
-async fn two(dir: &Path) -> [Node; 2] {
+pub async fn two(dir: &Path) -> [Node; 2] {
     let shared = StoreShared::new(8 << 20).expecting(2);
     let open = async |name: &str| {
         let volume = |n: usize| VolumeConfig::new(dir.join(format!("data{n}/{name}")));
@@ -30,7 +30,7 @@ async fn two(dir: &Path) -> [Node; 2] {
     [open("a").await, open("b").await]
 }
 
-async fn kill(nodes: &[Node], dir: &Path, disk: usize) {
+pub async fn kill(nodes: &[Node], dir: &Path, disk: usize) {
     for node in nodes {
         for volume in node.store.0.volumes() {
             if volume.root.starts_with(dir.join(format!("data{disk}"))) {

@@ -1,0 +1,162 @@
+//! What is kept of deleted replicas makes room.
+
+use super::*;
+
+use hayloft_io::Space;
+
+/// The volumes say that so much is free, until their space is read again.
+fn leave_free(node: &Node, free: u64) {
+    for volume in node.store.0.volumes() {
+        volume.set_space(Space {
+            capacity: 1 << 40,
+            free,
+            available: free,
+        });
+    }
+}
+
+async fn delete(node: &Node, ids: &[i64]) {
+    let gone: Vec<Block> = ids.iter().map(|id| block(*id, 1001, 0).block).collect();
+    node.store
+        .invalidate(&pool(), &gone)
+        .await
+        .expect("deletes");
+}
+
+/// A full group of four, of which one is deleted.
+async fn one_of_four_gone() -> Node {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let config = StoreConfig {
+        space_interval: Duration::from_secs(3600),
+        ..protected(dir.path(), 5, shape(4, 1))
+    };
+    let node = Node::start(dir, 5, config).await;
+    for id in 1..5 {
+        put(&node, id, 50_000).await;
+    }
+    round(&node).await;
+    assert_eq!(
+        (status(&node).groups, status(&node).protected_bytes),
+        (1, 200_000)
+    );
+    delete(&node, &[1]).await;
+    assert_eq!(status(&node).kept_bytes, 50_000);
+    node
+}
+
+#[tokio::test]
+async fn a_writer_gets_the_room_of_deleted_replicas() {
+    let node = one_of_four_gone().await;
+    leave_free(&node, 1000);
+    let options = WriteOptions {
+        expected_len: Some(40_000),
+        ..WriteOptions::default()
+    };
+    let created = node.store.create_rbw(&block(9, 1001, 0), options).await;
+    let mut writer = created.expect("has room");
+    assert_eq!(status(&node).kept_bytes, 0);
+    writer.set_checksum(crc32c()).await.expect("header");
+    let packet = packet_of(&content(9, 40_000), 0);
+    writer.write(vec![packet]).await.expect("writes");
+    writer.finalize().await.expect("finalizes");
+    for _ in 0..3 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    assert_eq!(
+        (now.protected_bytes, now.unprotected_bytes),
+        (190_000, 0),
+        "{now:?}"
+    );
+    check_files(&node, shape(4, 1));
+}
+
+#[tokio::test]
+async fn where_little_is_free_deleted_room_comes_back_while_the_rest_stays_protected() {
+    let node = one_of_four_gone().await;
+    leave_free(&node, 190_000);
+    round(&node).await;
+    let now = status(&node);
+    assert_eq!(
+        (now.protected_bytes, now.unprotected_bytes),
+        (150_000, 0),
+        "{now:?}"
+    );
+    for _ in 0..3 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    assert_eq!(
+        (now.protected_bytes, now.kept_bytes, now.groups),
+        (150_000, 0, 1),
+        "{now:?}"
+    );
+    check_files(&node, shape(4, 1));
+}
+
+#[tokio::test]
+async fn a_rebuild_gets_the_room_of_deleted_replicas() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let config = StoreConfig {
+        space_interval: Duration::from_secs(3600),
+        ..protected(dir.path(), 5, shape(3, 1))
+    };
+    let node = Node::start(dir, 5, config).await;
+    for id in 1..13 {
+        put(&node, id, 50_000).await;
+    }
+    round(&node).await;
+    assert_eq!(status(&node).protected_bytes, 600_000);
+    let (disk, mut keep) = (volume_of(&node, 1), 0);
+    // Of each group one goes that is not on the disk that dies.
+    let parity = node.store.0.parity.clone().expect("configured");
+    let mut gone = Vec::new();
+    for group in parity.table().iter() {
+        let of_group = group.record.members.iter().map(|m| m.block_id);
+        gone.extend(of_group.filter(|id| volume_of(&node, *id) != disk).take(1));
+        keep += 1;
+    }
+    delete(&node, &gone).await;
+    assert_eq!(status(&node).kept_bytes, keep * 50_000);
+    kill_disk(&node, disk).await;
+    leave_free(&node, 1000);
+    for _ in 0..4 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    let left = (
+        now.degraded_bytes,
+        now.rebuild_remaining_bytes,
+        now.unprotected_bytes,
+    );
+    assert_eq!(
+        (left, now.protected_bytes),
+        ((0, 0, 0), 600_000 - keep * 50_000),
+        "{now:?}"
+    );
+}
+
+#[tokio::test]
+async fn deleted_room_comes_back_after_a_while_even_where_much_is_free() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = protected(dir.path(), 5, shape(4, 1));
+    config.parity.as_mut().expect("configured").kept_for = Duration::from_millis(500);
+    let node = Node::start(dir, 5, config).await;
+    for id in 1..5 {
+        put(&node, id, 50_000).await;
+    }
+    round(&node).await;
+    delete(&node, &[1]).await;
+    round(&node).await;
+    assert_eq!(status(&node).kept_bytes, 50_000);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for _ in 0..3 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    assert_eq!(
+        (now.protected_bytes, now.kept_bytes),
+        (150_000, 0),
+        "{now:?}"
+    );
+}
