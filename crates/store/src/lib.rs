@@ -37,7 +37,8 @@ mod writer;
 
 pub use check_swap::{Obstacle, check_swap, is_volume};
 pub use config::{
-    DirectoryScanConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
+    DirectoryScanConfig, ErrorsConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing,
+    VolumeConfig,
 };
 pub use counts::ScanReport;
 pub use error::{StoreError, StoreErrorKind};
@@ -47,8 +48,8 @@ pub use report::VolumeTimes;
 pub use shared::StoreShared;
 pub use store::Store;
 pub use types::{
-    FailureSummary, NodeStorageInfo, PacketData, PacketDataError, Pieces, PoolSpec, RecoveryInfo,
-    ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, TakenOver,
-    VolumeReport, WriteOptions,
+    DiskErrors, FailureSummary, NodeStorageInfo, PacketData, PacketDataError, Pieces, PoolSpec,
+    RecoveryInfo, ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent,
+    TakenOver, VolumeReport, WriteOptions,
 };
 pub use writer::{AckHandle, Due, ReplicaWriter};

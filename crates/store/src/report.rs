@@ -14,7 +14,9 @@ use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
 use crate::replica::reference::{reference_of, reported};
 use crate::state::StoreState;
-use crate::types::{ReplicaRef, ReplicaReport, StorageInfo, StorageReport, VolumeReport};
+use crate::types::{
+    DiskErrors, ReplicaRef, ReplicaReport, StorageInfo, StorageReport, VolumeReport,
+};
 
 /// Operations on names, as Apache's volume metrics count them.
 const NAMES: [IoOp; 13] = [
@@ -127,6 +129,11 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
             reserved: n.reserved,
             reserved_for_replicas: n.reserved_for_replicas,
             blocks: blocks.get(&v.index).copied().unwrap_or(0),
+            errors: DiskErrors {
+                places: v.errors.places(inner.config.errors.window),
+                total: v.errors.total(),
+                searching: v.errors.searching.load(Ordering::Relaxed),
+            },
         }
     };
     inner.volumes().into_iter().map(report).collect()

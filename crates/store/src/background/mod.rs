@@ -3,8 +3,11 @@
 pub mod block_scanner;
 pub mod directory_scanner;
 pub mod invalidate;
+pub mod look;
 pub mod move_replica;
 pub mod reconcile;
 pub mod scanner_cursor;
+pub mod search;
 pub mod space_watch;
+pub mod suspects;
 pub mod take_over;

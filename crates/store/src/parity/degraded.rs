@@ -12,7 +12,7 @@ use tracing::{error, info};
 use super::Parity;
 use super::decode::UnitReader;
 use super::served::ServedFile;
-use crate::background::block_scanner;
+use crate::background::suspects;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 use crate::reader::ReplicaReader;
@@ -312,7 +312,7 @@ pub async fn open_instead(
     let block = pool.extended(here);
     match damage {
         Damage::Certain => super::heal_or_tell(store, block, storage),
-        Damage::Suspected => block_scanner::mark_suspect(store, &block),
+        Damage::Suspected => suspects::mark_suspect(store, &block),
     }
     Some(reader)
 }

@@ -14,7 +14,7 @@ use super::decode::UnitReader;
 use super::encode::STRIDE;
 use super::volumes::{UnitPlace, stamp};
 use super::{ENCODING, Parity};
-use crate::background::block_scanner;
+use crate::background::suspects;
 use crate::error::StoreError;
 use crate::layout::dirs::make_dir;
 use crate::replica::Slot;
@@ -117,7 +117,7 @@ pub async fn read_around(
     let end = offset.checked_add(len as u64)?;
     let cover = parity.table().cover(&block.pool, block.block.id, storage);
     let (unit, _) = cover.filter(|(_, covered)| *covered >= end)?;
-    block_scanner::mark_suspect(store, block);
+    suspects::mark_suspect(store, block);
     let reader = UnitReader::open(parity, unit, IoClass::ClientRead)
         .await
         .ok()?;

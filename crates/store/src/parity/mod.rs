@@ -16,6 +16,7 @@
 //! | `rebuild` | lost units, on other disks |
 //! | `scan` | a slow look at what no other task reads |
 //! | `scrub` | a look at everything that groups have on disks |
+//! | `unreadable` | units that a disk did not give |
 //! | `status` | numbers for the operator |
 //! | `listing` | files on a volume, and those that no record names |
 //! | `load` | what lies on the volumes at start |
@@ -38,6 +39,7 @@ mod scan;
 mod scrub;
 mod served;
 mod status;
+mod unreadable;
 mod volumes;
 
 use std::collections::HashMap;
@@ -68,6 +70,7 @@ pub use rebuild::rebuild_first;
 pub use records::pool_removed;
 pub use rounds::run;
 pub use status::{LackingParityGroup, ParityRequest, ParityStatus, VolumeParity};
+pub use unreadable::search_units;
 
 /// The class of encoding: no client waits for it.
 const ENCODING: IoClass = IoClass::Balancer;
@@ -151,6 +154,8 @@ pub struct Parity {
     rebuilding: tokio::sync::Mutex<()>,
     /// A permit for each buffer of ranges that are decoded.
     decoding: tokio::sync::Semaphore,
+    /// Units that are looked at because a disk did not give them.
+    unreadable: Arc<tokio::sync::Semaphore>,
     /// New replicas that are in memory.
     pub(crate) recent: recent::RecentReplicas,
     /// When a client wrote last.
@@ -236,6 +241,7 @@ impl Parity {
             recording: tokio::sync::Mutex::default(),
             rebuilding: tokio::sync::Mutex::default(),
             decoding: tokio::sync::Semaphore::new(decode::BUFFERS_MAX.into()),
+            unreadable: Arc::new(tokio::sync::Semaphore::new(unreadable::LOOKS_MAX)),
             recent: recent::RecentReplicas::new(config.memory, config.patience),
             wrote: Mutex::default(),
             encoded: Mutex::default(),

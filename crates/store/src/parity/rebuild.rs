@@ -38,6 +38,11 @@ async fn unless_gone<T>(
     }
 }
 
+/// The disk of a volume had no error a while ago.
+fn is_well(place: &UnitPlace) -> bool {
+    !place.store.is_failing(&place.volume)
+}
+
 /// Rebuilds the degraded replica of a block before a task changes it: an append or a recovery. The
 /// task waits for one that is being rebuilt and for this one.
 ///
@@ -105,7 +110,7 @@ impl Parity {
             let apart = !taken.contains(&self.disk_of(&place.volume));
             (place, apart)
         });
-        ranked.max_by_key(|(place, apart)| (*apart, room(place)))
+        ranked.max_by_key(|(place, apart)| (*apart, is_well(place), room(place)))
     }
 
     async fn rebuild_replica(
@@ -133,7 +138,11 @@ impl Parity {
             volume: Arc::clone(&s.volume),
         });
         let bytes = footprint(degraded.len, None);
-        let place = self.rebuild_place(&record, usable.collect(), bytes);
+        // A disk with errors is the last choice: what is rebuilt there is soon lost again.
+        let usable: Vec<UnitPlace> = usable.collect();
+        let well = usable.iter().filter(|place| is_well(place)).cloned();
+        let place = self.rebuild_place(&record, well.collect(), bytes);
+        let place = place.or_else(|| self.rebuild_place(&record, usable, bytes));
         let (place, apart) = place.ok_or_else(|| {
             let text = format!("no volume has room for {bytes} bytes of it");
             StoreError::new(StoreErrorKind::OutOfSpace, text)
@@ -298,11 +307,13 @@ impl Parity {
         let n = unit.unit - record.shape.data();
         let bytes = unit_len(&record, unit.unit);
         // Where it was, when that disk is there: the file was damaged.
-        let before = self
-            .place(&record.parity[n].storage)
-            .map(|place| (place, true));
-        let place = before.or_else(|| self.rebuild_place(&record, self.places(), bytes));
-        let Some((place, _)) = place.filter(|(_, apart)| *apart) else {
+        let before = self.place(&record.parity[n].storage);
+        let place = before.clone().filter(is_well);
+        let elsewhere = || {
+            let place = self.rebuild_place(&record, self.places(), bytes);
+            place.and_then(|(place, apart)| apart.then_some(place))
+        };
+        let Some(place) = place.or_else(elsewhere).or(before) else {
             if let Some(group) = self.table().get_mut(unit.group) {
                 group.given_up = true;
             }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hayloft_io::IoClass;
+use hayloft_io::{IoClass, IoErrorKind};
 use hayloft_parity::{GroupFile, GroupId, GroupRecord, MemberState, TableGroup, UnitRef};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
@@ -13,6 +13,7 @@ use super::heal::heal_or_tell;
 use super::load::begins_with;
 use super::volumes::{UnitPlace, answer, kept_file, storage_of, unit_path};
 use super::{Parity, ParityEnded, ParityStep, records, status};
+use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::Slot;
 
 impl Parity {
@@ -104,6 +105,8 @@ impl Parity {
         match begins_with(sums, &path, &place, IoClass::Scan).await {
             Ok(true) => return false,
             Ok(false) => {}
+            // What the process lacks is no damage, and a volume that is given up is another matter.
+            Err(error) if !is_damage(&error) => return false,
             Err(error) => warn!(%error, "a unit of a parity group cannot be read"),
         }
         self.mend(at, &group, &place, replica).await
@@ -152,6 +155,14 @@ impl Parity {
         heal_or_tell(&place.store, block, place.volume.info.clone());
         true
     }
+}
+
+/// Whether an error of reading a unit says something of the unit.
+fn is_damage(error: &StoreError) -> bool {
+    let lack = error
+        .io_error()
+        .is_some_and(|e| e.kind() == IoErrorKind::Retry);
+    !lack && matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Io)
 }
 
 /// The finalized replica that has the bytes of a member; `None` when a task changes it, or changed
