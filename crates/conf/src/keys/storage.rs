@@ -78,12 +78,11 @@ keys! {
         "A check or operation that takes longer fails its volume. A volume's removal waits no \
          longer either.").millis().min(1);
     DISK_CHECK_PERIOD: Duration = ("hayloft.disk.check.period", "15s",
-        "A volume is checked as often, idle or not; 0 for after errors only.").millis();
+        "Volumes are checked as often; 0 for after errors only.").millis();
     DISK_ERRORS_LIMIT: u32 = ("hayloft.disk.errors.limit", "50",
-        "Files with disk errors at which a volume fails, if the node may go on without it; 0 for \
-         never.");
+        "Files with disk errors at which a volume fails, if tolerated; 0 for never.");
     DISK_ERRORS_WINDOW: Duration = ("hayloft.disk.errors.window", "1h",
-        "How long a disk error counts; as long new replicas go elsewhere.").millis().min(1);
+        "How long new replicas go elsewhere after a disk error, and it counts.").millis().min(1);
     DIRECTORY_SCAN_INTERVAL: Option<Duration> = ("dfs.datanode.directoryscan.interval", "21600",
         "Time between comparisons of directories with memory; negative for never.").seconds();
     DIRECTORY_SCAN_THROTTLE: i32 = ("dfs.datanode.directoryscan.throttle.limit.ms.per.sec", "1000",

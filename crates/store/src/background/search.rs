@@ -57,9 +57,13 @@ struct Todo {
     centres: VecDeque<Centre>,
 }
 
-/// Searches whenever there are errors in enough places.
+/// Bad replicas that were found: no search reads them again.
+type Seen = BTreeSet<(PoolId, i64)>;
+
+/// Searches whenever there are errors in enough places, and new ones among them.
 pub async fn run(looker: Looker) {
     let errors = &looker.volume.errors;
+    let mut seen = Seen::new();
     loop {
         errors.changed.notified().await;
         let window = looker.inner.config.errors.window;
@@ -67,48 +71,64 @@ pub async fn run(looker: Looker) {
             continue;
         }
         errors.searching.store(true, Ordering::Relaxed);
-        search(&looker).await;
+        search(&looker, &mut seen).await;
         errors.searching.store(false, Ordering::Relaxed);
     }
 }
 
 /// Looks through the volume until it finds nothing any more.
-async fn search(looker: &Looker) {
+async fn search(looker: &Looker, seen: &mut Seen) {
     let volume = looker.volume.root.display();
+    let mut searched = false;
     loop {
+        let centres = looker.volume.errors.take_centres();
+        // Errors elsewhere than in replicas are a reason too: in parity, in directories.
+        let elsewhere = centres.is_empty() && !searched;
+        let new = |centre: &(PoolId, i64)| !seen.contains(centre);
+        let centres: Vec<_> = centres.into_iter().filter(new).collect();
+        if centres.is_empty() && !elsewhere {
+            return;
+        }
+        searched = true;
         let began = Instant::now();
         info!(%volume, "the disk had errors in several places: all its replicas are read");
-        let (read, bad) = pass(looker).await;
-        let bad = bad + parity::search_units(&looker.inner, &looker.volume, RESTS).await;
-        let took_s = began.elapsed().as_secs();
-        info!(%volume, read, bad, took_s, "all replicas of the volume were read");
-        if bad == 0 && looker.volume.errors.take_centres().is_empty() {
-            return;
+        loop {
+            let before = seen.len();
+            let read = pass(looker, centres.clone(), seen).await;
+            let units = parity::search_units(&looker.inner, &looker.volume, RESTS).await;
+            let bad = seen.len() - before;
+            let took_s = began.elapsed().as_secs();
+            info!(%volume, read, bad, units, took_s, "all replicas of the volume were read");
+            if bad + units == 0 {
+                break;
+            }
         }
     }
 }
 
-/// Reads everything once; how many replicas, and how many were bad.
-async fn pass(looker: &Looker) -> (usize, usize) {
-    let mut todo = Todo::of(looker);
+/// Reads everything once but what is known to be bad; how many replicas.
+async fn pass(looker: &Looker, centres: Vec<(PoolId, i64)>, seen: &mut Seen) -> usize {
+    let mut todo = Todo::of(looker, seen);
     let mut pace = Pace::Rest(RESTS);
-    let (mut read, mut bad) = (0, 0);
+    let mut read = 0;
+    let mut more = centres;
     loop {
-        for (pool, id) in looker.volume.errors.take_centres() {
+        for (pool, id) in more {
             todo.add_centre(pool, id);
         }
         let Some((part, pool, id)) = todo.next() else {
-            return (read, bad);
+            return read;
         };
-        let Ok(pool) = looker.inner.pool(&pool) else {
-            continue;
-        };
-        read += usize::from(part == Part::Data);
-        if look(looker, &pool, id, part, &mut pace).await.is_break() {
-            bad += 1;
-            todo.forget(pool.id(), id);
-            todo.add_centre(pool.id().clone(), id);
+        if let Ok(pool) = looker.inner.pool(&pool) {
+            read += usize::from(part == Part::Data);
+            if look(looker, &pool, id, part, &mut pace).await.is_break() {
+                seen.insert((pool.id().clone(), id));
+                todo.forget(pool.id(), id);
+                todo.add_centre(pool.id().clone(), id);
+            }
         }
+        let new = looker.volume.errors.take_centres().into_iter();
+        more = new.filter(|centre| !seen.contains(centre)).collect();
     }
 }
 
@@ -145,8 +165,8 @@ async fn look(
 }
 
 impl Todo {
-    /// All finalized replicas of the volume.
-    fn of(looker: &Looker) -> Self {
+    /// All finalized replicas of the volume but those that are known to be bad.
+    fn of(looker: &Looker, seen: &Seen) -> Self {
         let mut todo = Self::default();
         for pool in looker.inner.pools() {
             let mut ids = BTreeSet::new();
@@ -155,6 +175,7 @@ impl Todo {
                     ids.insert(id);
                 }
             });
+            ids.retain(|id| !seen.contains(&(pool.id().clone(), *id)));
             todo.sums.insert(pool.id().clone(), ids.clone());
             todo.data.insert(pool.id().clone(), ids);
         }

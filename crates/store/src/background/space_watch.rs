@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use hayloft_io::IoClass;
 
 use crate::lifecycle::volume_failure;
+use crate::locks;
 use crate::state::StoreState;
 use crate::volume::Volume;
 
@@ -57,9 +58,11 @@ pub async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
     volume_failure::fail(&inner, &volume, &reason).await;
 }
 
-/// Checks the volume beside the watch, unless a check runs: one takes as long as its disk does.
+/// Checks the volume beside the watch, unless a check runs: one takes as long as its disk does. A
+/// volume without pools may be a new one, which has nothing yet.
 fn check_idle(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
-    if volume.checked.try_lock().is_ok() {
+    let has_pools = !locks::read(&volume.slices).is_empty();
+    if has_pools && volume.checked.try_lock().is_ok() {
         volume_failure::check_soon(inner, volume);
     }
 }

@@ -273,3 +273,18 @@ async fn dead_disks_that_are_idle_are_told_within_the_period() {
         began.elapsed()
     );
 }
+
+#[tokio::test]
+async fn a_new_volume_that_waits_for_its_pool_is_not_checked() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let config = StoreConfig {
+        space_interval: Duration::from_millis(100),
+        check_period: Duration::from_millis(200),
+        ..config(dir.path(), 1)
+    };
+    let (sender, mut events) = mpsc::channel(100);
+    let store = Store::open(config, sender).await.expect("opens");
+    let told = tokio::time::timeout(Duration::from_secs(1), events.recv()).await;
+    assert!(told.is_err(), "{told:?}");
+    assert!(store.failure_summary().failed_locations.is_empty());
+}

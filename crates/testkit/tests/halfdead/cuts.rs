@@ -181,7 +181,7 @@ pub fn device() -> Result<Outcome> {
     let spec = NodeSpec::new(Kind::Hayloft)
         .volumes(vec![VolumeSpec::at(&volume)])
         .conf(&key, engine);
-    let mut cluster = cluster("halfdead-device", NODES, spec)?;
+    let cluster = cluster("halfdead-device", NODES, spec)?;
     let fs = cluster.driver()?;
     write_all(&fs, FILES, NODES)?;
     run(Command::new("sync").args([Path::new("-f"), &volume]))?;
