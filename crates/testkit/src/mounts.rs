@@ -42,6 +42,9 @@ pub fn run_again_inside(flags: &[&str], mark: (&str, &str)) -> std::io::Error {
         .exec()
 }
 
+/// How `mkfs.ext4` makes one without a journal, which would lie in its middle.
+const PACKED: [&str; 6] = ["-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0"];
+
 /// A mounted file system; dropping it unmounts.
 #[derive(Debug)]
 pub struct TestMount {
@@ -80,8 +83,20 @@ impl TestMount {
     /// # Errors
     /// As [`ext4`](Self::ext4).
     pub fn going_on(image: &Path, at: &Path, mib: u32) -> Result<Self> {
-        let packed = ["-E", "packed_meta_blocks=1,lazy_itable_init=0"];
-        Self::ext4_as(image, at, mib, &packed, "loop,errors=continue")
+        Self::ext4_as(image, at, mib, &PACKED, "loop,errors=continue")
+    }
+
+    /// As [`going_on`](Self::going_on), on a device.
+    ///
+    /// # Errors
+    /// When `mkfs.ext4` is missing or mounting fails.
+    pub fn going_on_device(device: &Path, at: &Path) -> Result<Self> {
+        std::fs::create_dir_all(at).map_err(TestkitError::file("creating", at))?;
+        Self::made(device, at, &PACKED, "errors=continue")?;
+        Ok(Self {
+            at: at.to_owned(),
+            image: None,
+        })
     }
 
     fn ext4_as(image: &Path, at: &Path, mib: u32, made: &[&str], mounted: &str) -> Result<Self> {
@@ -89,15 +104,16 @@ impl TestMount {
         let file = std::fs::File::create(image).map_err(TestkitError::file("creating", image))?;
         file.set_len(u64::from(mib) << 20)
             .map_err(TestkitError::file("sizing", image))?;
-        run(Command::new("mkfs.ext4").arg("-qF").args(made).arg(image))?;
-        run(Command::new("mount")
-            .args(["-o", mounted])
-            .arg(image)
-            .arg(at))?;
+        Self::made(image, at, made, mounted)?;
         Ok(Self {
             at: at.to_owned(),
             image: Some(image.to_owned()),
         })
+    }
+
+    fn made(on: &Path, at: &Path, made: &[&str], mounted: &str) -> Result<()> {
+        run(Command::new("mkfs.ext4").arg("-qF").args(made).arg(on))?;
+        run(Command::new("mount").args(["-o", mounted]).arg(on).arg(at)).map(drop)
     }
 
     /// Where it is mounted.

@@ -234,7 +234,7 @@ async fn a_check_goes_the_way_of_the_data() {
 #[tokio::test]
 async fn a_check_leaves_nothing_and_survives_one_bad_place() {
     let (node, faults) = Node::faulty(2).await;
-    let probe = |path: &Path| path.to_string_lossy().contains("probe-0");
+    let probe = |path: &Path| path.to_string_lossy().contains("tmp/.hayloft-probe");
     faults.add(
         FaultRule::new(Effect::Errno(EIO))
             .on(&[IoOp::Write])

@@ -17,8 +17,6 @@ use crate::locks;
 /// Bytes that a check writes and reads back: enough that both go past the page cache where the
 /// engine's data does.
 const PROBE_BYTES: usize = 256 << 10;
-/// Places that are tried: a disk of which a part is bad is not a dead one.
-const PROBE_PLACES: usize = 3;
 
 /// Looks whether the volume is there and its directories too, and whether what is written the way
 /// that its data goes can be read back: by its engine, synced, past the page cache. Of an engine's
@@ -38,6 +36,9 @@ pub async fn check(volume: &Arc<Volume>) -> Result<(), String> {
         other => excused(other.map(drop))?,
     }
     let slices = locks::read(&volume.slices).clone();
+    // Where new replicas begin; a start clears the first.
+    let data = slices.first();
+    let data = data.map(|slice| vec![slice.paths.tmp(), slice.paths.rbw()]);
     for slice in slices {
         let finalized = slice.paths.finalized();
         let there = meta.is_dir(&finalized).await;
@@ -52,7 +53,8 @@ pub async fn check(volume: &Arc<Volume>) -> Result<(), String> {
     let device = volume.data_files();
     let looks = meta.run(IoOp::Read, &volume.root, move |_| device.probe_device());
     excused(looks.await)?;
-    probe(volume, &current).await
+    let dirs = data.unwrap_or_default().into_iter().chain([current]);
+    probe(volume, dirs).await
 }
 
 /// Takes "no space left" and what the process lacks for success.
@@ -66,13 +68,13 @@ fn excused(outcome: Result<(), IoError>) -> Result<(), String> {
 }
 
 /// Writes, syncs, reads back and removes a file. Where it cannot be written or read, another one in
-/// another place is tried.
-async fn probe(volume: &Arc<Volume>, dir: &Path) -> Result<(), String> {
-    // Where blocks are on a device it has been looked at: this is the file system beside it.
-    let name = |n: usize| dir.join(format!(".hayloft-probe-{n}.meta"));
+/// the next directory is tried: a disk of which a part is bad is not a dead one.
+async fn probe(volume: &Arc<Volume>, dirs: impl Iterator<Item = PathBuf>) -> Result<(), String> {
     let mut outcome = Ok(());
     let mut made = Vec::new();
-    for path in (0..PROBE_PLACES).map(name) {
+    for dir in dirs {
+        // Where blocks are on a device it has been looked at: this is the file system beside it.
+        let path = dir.join(".hayloft-probe.meta");
         made.push(path.clone());
         let tried = write_and_read_back(volume, &path).await;
         let elsewhere = matches!(&tried, Err(e) if e.kind() == IoErrorKind::MediaError);
@@ -84,14 +86,17 @@ async fn probe(volume: &Arc<Volume>, dir: &Path) -> Result<(), String> {
     let meta = volume.meta(IoClass::ClientWrite);
     for path in made {
         match meta.unlink(&path).await {
-            Err(e) if e.kind() != IoErrorKind::NotFound => outcome = outcome.and(excused(Err(e))),
+            // What could not be made there is not removed there either.
+            Err(e) if !matches!(e.kind(), IoErrorKind::NotFound | IoErrorKind::MediaError) => {
+                outcome = outcome.and(excused(Err(e)));
+            }
             _ => {}
         }
     }
     outcome
 }
 
-async fn write_and_read_back(volume: &Volume, path: &PathBuf) -> Result<(), IoError> {
+async fn write_and_read_back(volume: &Volume, path: &Path) -> Result<(), IoError> {
     let engine = &volume.engine;
     let create = || engine.open(path, OpenMode::CreateNew, IoClass::ClientWrite);
     let file = match create().await {

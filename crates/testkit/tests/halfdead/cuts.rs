@@ -1,6 +1,6 @@
 //! A part of a disk cannot be read. Clients read all files again and again.
 
-use super::{BLOCK, Room, block_of, compile, cut_at, failed_volumes, known_bad, metric, read_all};
+use super::{BLOCK, block_of, compile, cut_at, failed_volumes, known_bad, metric, read_all};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{hayloft_binary, scratch};
 use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk, Params};
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 /// Files of one block.
 const FILES: u64 = 45;
 const NODES: usize = 3;
+const ROOM_AHEAD: &str =
+    "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space";
 /// When the NameNode is asked, seconds after the cut.
 const LOOKS: [u64; 3] = [10, 30, 120];
 
@@ -83,12 +85,12 @@ pub fn cut(hundredth: usize) -> Result<Outcome> {
     let base = scratch("halfdead-")?;
     let at = base.path().join("disk");
     let disk = TestMount::going_on(&base.path().join("image"), &at, 400)?;
-    let room = Room::take(&at)?;
-    let spec = NodeSpec::new(Kind::under_test()).volumes(vec![VolumeSpec::at(at.join("data"))]);
+    let spec = NodeSpec::new(Kind::under_test())
+        .volumes(vec![VolumeSpec::at(at.join("data"))])
+        .conf(ROOM_AHEAD, 0);
     let mut cluster = cluster("halfdead", NODES, spec)?;
     let fs = cluster.driver()?;
     write_all(&fs, FILES, NODES)?;
-    room.give()?;
     let files = cluster.node(0).all_block_files();
     let (data, sums) = cut_at(&disk, &files, hundredth)?;
     let bad: BTreeSet<i64> = data.iter().chain(&sums).copied().collect();
@@ -123,8 +125,8 @@ pub fn slow() -> Result<Outcome> {
     let base = scratch("halfdead-slow-")?;
     let backing = base.path().join("backing");
     let disk = HostedDisk {
-        size: 1 << 30,
-        file_system: HostedFileSystem::Ext4,
+        size: 512 << 20,
+        file_system: HostedFileSystem::Raw,
         params: Params {
             read_bytes_s: 400_000_000,
             write_bytes_s: 400_000_000,
@@ -132,25 +134,27 @@ pub fn slow() -> Result<Outcome> {
             retries_us: 1_200_000,
             ..Params::default()
         },
-        dir: base.path().join("disk"),
+        dir: base.path().join("raw"),
         backing: Some(backing.clone()),
     };
     let disk = ModelledDisk::mount(&hayloft_binary()?, &disk, &base.path().join("disk.log"))?;
-    let room = Room::take(disk.dir())?;
+    let at = base.path().join("disk");
+    let mount = TestMount::going_on_device(&disk.place().device, &at)?;
     let spec = NodeSpec::new(Kind::Hayloft)
-        .volumes(vec![VolumeSpec::at(disk.dir().join("data"))])
+        .volumes(vec![VolumeSpec::at(at.join("data"))])
+        .conf(ROOM_AHEAD, 0)
         .conf(modelled::MEDIA.0, modelled::MEDIA.1);
     let mut cluster = cluster("halfdead-slow", NODES, spec)?;
     let fs = cluster.driver()?;
     write_all(&fs, FILES, NODES)?;
-    room.give()?;
-    run(Command::new("sync").arg("-f").arg(disk.dir()))?;
+    mount.fill()?;
+    run(Command::new("sync").arg("-f").arg(mount.path()))?;
     let mut places = super::places(&cluster.node(0).all_block_files())?;
     places.sort_by_key(|(_, first, _)| *first);
     // A few: each costs the disk seconds, and all the others wait for it.
-    let at = places[places.len() * 4 / 5].1;
-    cut_file(&backing, at)?;
-    let bad = places.iter().filter(|(_, _, last)| *last >= at);
+    let cut = places[places.len() * 4 / 5].1;
+    cut_file(&backing, cut)?;
+    let bad = places.iter().filter(|(_, _, last)| *last >= cut);
     let bad: BTreeSet<i64> = bad.filter_map(|(path, ..)| block_of(path)).collect();
     let known = watch(&cluster, &fs, FILES)?;
     said("a slow cut", &known, bad.len());

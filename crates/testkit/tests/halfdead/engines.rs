@@ -96,8 +96,7 @@ impl Lab {
     fn restart(&mut self) -> Result<()> {
         self.odd.stop()?;
         self.odd.start()?;
-        self.odd.wait_failed(0)?;
-        self.odd.wait_replicas()
+        self.odd.wait_failed(0)
     }
 
     /// Waits for the failure of the volume, in time.
@@ -127,6 +126,7 @@ impl Lab {
         self.put(2)?;
         calls.iter().try_for_each(|call| self.clear(call))?;
         self.restart()?;
+        self.odd.wait_replicas()?;
         self.odd.check_all()?;
         passed()
     }
@@ -145,6 +145,7 @@ impl Lab {
         self.failed_within(since)?;
         self.clear("write")?;
         self.restart()?;
+        self.odd.wait_replicas()?;
         self.odd.check_all()?;
         passed()
     }

@@ -1,7 +1,7 @@
 //! A disk of a node with parity, of which a part cannot be read: no client and no NameNode learns
 //! of it, and with enough errors the disk is given up and what it had is rebuilt.
 
-use super::{BLOCK, Room, cut_at, failed_volumes, known_bad, metric, read_all};
+use super::{BLOCK, cut_at, failed_volumes, known_bad, metric, read_all};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::mounts::TestMount;
@@ -23,7 +23,6 @@ pub fn cut() -> Result<Outcome> {
         let image = base.path().join(format!("image-{n}"));
         disks.push(TestMount::going_on(&image, &at, 200)?);
     }
-    let room = Room::take(disks[0].path())?;
     let volumes = disks
         .iter()
         .map(|disk| VolumeSpec::at(disk.path().join("data")));
@@ -54,7 +53,6 @@ pub fn cut() -> Result<Outcome> {
             Seen::NotYet(now.to_string())
         })
     })?;
-    room.give()?;
     let here = |path: &std::path::PathBuf| path.starts_with(disks[0].path());
     let files: Vec<_> = cluster
         .node(0)

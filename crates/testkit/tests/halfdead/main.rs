@@ -77,22 +77,6 @@ fn failed_volumes(cluster: &Cluster) -> Result<u64> {
     Ok(bean["VolumeFailuresTotal"].as_u64().unwrap_or(0))
 }
 
-/// Room in the beginning of a file system, for what is written after it was cut.
-struct Room(PathBuf);
-
-impl Room {
-    fn take(disk: &Path) -> Result<Self> {
-        let path = disk.join("room");
-        std::fs::write(&path, vec![1; 48 << 20]).map_err(TestkitError::file("writing", &path))?;
-        run(Command::new("sync").arg("-f").arg(disk))?;
-        Ok(Self(path))
-    }
-
-    fn give(self) -> Result<()> {
-        std::fs::remove_file(&self.0).map_err(TestkitError::file("removing", &self.0))
-    }
-}
-
 /// Where files lie on their device: path, first and last byte.
 fn places(files: &[PathBuf]) -> Result<Vec<(PathBuf, u64, u64)>> {
     let mut all = Vec::new();
@@ -115,9 +99,10 @@ fn places(files: &[PathBuf]) -> Result<Vec<(PathBuf, u64, u64)>> {
     Ok(all)
 }
 
-/// Cuts the disk so that this part of the files lies before the cut. Gives the data and the
+/// Fills the disk, so that no write makes it whole again, and cuts it so that this part of the files lies before the cut. Gives the data and the
 /// checksum files that cannot be read any more, by block.
 fn cut_at(disk: &TestMount, files: &[PathBuf], hundredth: usize) -> Result<(Vec<i64>, Vec<i64>)> {
+    disk.fill()?;
     run(Command::new("sync").arg("-f").arg(disk.path()))?;
     let places = places(files)?;
     let mut firsts: Vec<u64> = places.iter().map(|(_, first, _)| *first).collect();
