@@ -43,7 +43,16 @@ pub fn run_again_inside(flags: &[&str], mark: (&str, &str)) -> std::io::Error {
 }
 
 /// How `mkfs.ext4` makes one without a journal, which would lie in its middle.
-const PACKED: [&str; 6] = ["-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0"];
+const PACKED: [&str; 8] = [
+    "-b",
+    "4096",
+    "-m",
+    "0",
+    "-O",
+    "^has_journal",
+    "-E",
+    "lazy_itable_init=0",
+];
 
 /// A mounted file system; dropping it unmounts.
 #[derive(Debug)]

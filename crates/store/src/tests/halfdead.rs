@@ -242,12 +242,12 @@ async fn a_check_leaves_nothing_and_survives_one_bad_place() {
     );
     node.store.check_volumes().await;
     assert!(node.store.failure_summary().failed_locations.is_empty());
-    let left = std::fs::read_dir(node.dir.path().join("data0/current")).expect("listed");
-    let names = left
-        .flatten()
-        .map(|e| e.file_name().to_string_lossy().into_owned());
-    let names: Vec<String> = names.filter(|name| name.contains("probe")).collect();
-    assert!(names.is_empty(), "{names:?}");
+    let pool = node.pool_dir();
+    for dir in [pool.join("tmp"), pool.join("current/rbw"), pool.join("..")] {
+        let left = std::fs::read_dir(dir).expect("listed").flatten();
+        let mut names = left.map(|e| e.file_name().to_string_lossy().into_owned());
+        assert!(!names.any(|name| name.contains("probe")));
+    }
 }
 
 #[tokio::test]

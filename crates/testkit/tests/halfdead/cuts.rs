@@ -94,6 +94,7 @@ pub fn cut(hundredth: usize) -> Result<Outcome> {
     let files = cluster.node(0).all_block_files();
     let (data, sums) = cut_at(&disk, &files, hundredth)?;
     let bad: BTreeSet<i64> = data.iter().chain(&sums).copied().collect();
+    expect(!bad.is_empty(), || "nothing was cut off".into())?;
     let known = watch(&cluster, &fs, FILES)?;
     let what = format!(
         "cut at {hundredth} % ({} data, {} checksum files)",

@@ -107,7 +107,10 @@ fn cut_at(disk: &TestMount, files: &[PathBuf], hundredth: usize) -> Result<(Vec<
     let places = places(files)?;
     let mut firsts: Vec<u64> = places.iter().map(|(_, first, _)| *first).collect();
     firsts.sort_unstable();
-    let at = firsts[firsts.len() * hundredth / 100];
+    // Directories stay: without them it would be a dead disk.
+    let dirs = places(&directories(disk.path())?)?;
+    let kept = dirs.iter().map(|(.., last)| last + 1).max().unwrap_or(0);
+    let at = firsts[firsts.len() * hundredth / 100].max(kept);
     disk.cut(at)?;
     let bad = |meta: bool| {
         let here = places.iter().filter(|(path, _, last)| {
@@ -119,6 +122,12 @@ fn cut_at(disk: &TestMount, files: &[PathBuf], hundredth: usize) -> Result<(Vec<
         ids
     };
     Ok((bad(false), bad(true)))
+}
+
+/// All directories below one.
+fn directories(below: &Path) -> Result<Vec<PathBuf>> {
+    let said = run(Command::new("find").arg(below).args(["-type", "d"]))?;
+    Ok(said.lines().map(PathBuf::from).collect())
 }
 
 fn block_of(path: &Path) -> Option<i64> {
