@@ -48,8 +48,9 @@ pub use report::VolumeTimes;
 pub use shared::StoreShared;
 pub use store::Store;
 pub use types::{
-    DiskErrors, FailureSummary, NodeStorageInfo, PacketData, PacketDataError, Pieces, PoolSpec,
-    RecoveryInfo, ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent,
-    TakenOver, VolumeReport, WriteOptions,
+    FailureSummary, NodeStorageInfo, PacketData, PacketDataError, Pieces, PoolSpec, RecoveryInfo,
+    ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, TakenOver,
+    VolumeReport, WriteOptions,
 };
+pub use volume::errors::DiskErrors;
 pub use writer::{AckHandle, Due, ReplicaWriter};

@@ -14,9 +14,7 @@ use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
 use crate::replica::reference::{reference_of, reported};
 use crate::state::StoreState;
-use crate::types::{
-    DiskErrors, ReplicaRef, ReplicaReport, StorageInfo, StorageReport, VolumeReport,
-};
+use crate::types::{ReplicaRef, ReplicaReport, StorageInfo, StorageReport, VolumeReport};
 
 /// Operations on names, as Apache's volume metrics count them.
 const NAMES: [IoOp; 13] = [
@@ -129,7 +127,7 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
             reserved: n.reserved,
             reserved_for_replicas: n.reserved_for_replicas,
             blocks: blocks.get(&v.index).copied().unwrap_or(0),
-            errors: DiskErrors {
+            errors: crate::volume::errors::DiskErrors {
                 places: v.errors.places(inner.config.errors.window),
                 total: v.errors.total(),
                 searching: v.errors.searching.load(Ordering::Relaxed),

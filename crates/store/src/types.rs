@@ -384,18 +384,7 @@ pub struct VolumeReport {
     /// Finalized and other replicas on it.
     pub blocks: u64,
     /// Errors of its disk.
-    pub errors: DiskErrors,
-}
-
-/// Errors of the disk under a volume.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskErrors {
-    /// Files with one within `hayloft.disk.errors.window`.
-    pub places: usize,
-    /// All since the start.
-    pub total: u64,
-    /// All its replicas are being read because of them.
-    pub searching: bool,
+    pub errors: crate::volume::errors::DiskErrors,
 }
 
 /// What changed while the configured volumes were replaced by others.

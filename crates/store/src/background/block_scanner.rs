@@ -128,8 +128,8 @@ impl Scanner {
             if round.next == DIRECTORIES {
                 round.cursor.at_end = true;
                 self.looker.counts.ended();
-                info!(pool = %pool.id(), volume = %self.looker.volume.root.display(), "block scanner has \
-                    finished a round");
+                let volume = self.looker.volume.root.display();
+                info!(pool = %pool.id(), %volume, "block scanner has finished a round");
                 let cursor = round.cursor.clone();
                 self.save(pool.id(), &cursor).await;
                 return None;

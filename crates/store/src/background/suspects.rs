@@ -155,7 +155,7 @@ impl Suspects {
                 },
             }
         }
-        // The sender went with the volume, which tells whoever waits for this.
+        // The sender went with the volume, which tells those who wait for this.
         std::future::pending::<()>().await;
     }
 

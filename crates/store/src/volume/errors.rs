@@ -113,6 +113,17 @@ impl VolumeErrors {
     }
 }
 
+/// Errors of the disk under a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskErrors {
+    /// Files with one within `hayloft.disk.errors.window`.
+    pub places: usize,
+    /// All since the start.
+    pub total: u64,
+    /// All its replicas are being read because of them.
+    pub searching: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

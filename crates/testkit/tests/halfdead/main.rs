@@ -10,7 +10,7 @@ mod groups;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::mounts::{TestMount, in_own_namespace, run};
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
+use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -99,13 +99,14 @@ fn places(files: &[PathBuf]) -> Result<Vec<(PathBuf, u64, u64)>> {
     Ok(all)
 }
 
-/// Fills the disk, so that no write makes it whole again, and cuts it so that this part of the files lies before the cut. Gives the data and the
-/// checksum files that cannot be read any more, by block.
+/// Fills the disk, so that no write makes it whole again, and cuts it so that this part of the
+/// files lies before the cut. Gives the data and the checksum files that cannot be read any more,
+/// by block.
 fn cut_at(disk: &TestMount, files: &[PathBuf], hundredth: usize) -> Result<(Vec<i64>, Vec<i64>)> {
     disk.fill()?;
     run(Command::new("sync").arg("-f").arg(disk.path()))?;
-    let places = places(files)?;
-    let mut firsts: Vec<u64> = places.iter().map(|(_, first, _)| *first).collect();
+    let found = places(files)?;
+    let mut firsts: Vec<u64> = found.iter().map(|(_, first, _)| *first).collect();
     firsts.sort_unstable();
     // Directories stay: without them it would be a dead disk.
     let dirs = places(&directories(disk.path())?)?;
@@ -113,7 +114,7 @@ fn cut_at(disk: &TestMount, files: &[PathBuf], hundredth: usize) -> Result<(Vec<
     let at = firsts[firsts.len() * hundredth / 100].max(kept);
     disk.cut(at)?;
     let bad = |meta: bool| {
-        let here = places.iter().filter(|(path, _, last)| {
+        let here = found.iter().filter(|(path, _, last)| {
             path.extension().is_some_and(|e| e == "meta") == meta && *last >= at
         });
         let ids = here.filter_map(|(path, ..)| block_of(path));
