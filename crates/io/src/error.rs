@@ -255,6 +255,14 @@ impl IoError {
         self
     }
 
+    /// The same of another name: of the file whose bytes are on the device that failed.
+    #[must_use]
+    pub fn of(mut self, path: &Path) -> Self {
+        let inner = Arc::make_mut(&mut self.0);
+        path.clone_into(&mut inner.path);
+        self
+    }
+
     /// What to do about it.
     #[must_use]
     pub fn kind(&self) -> IoErrorKind {

@@ -208,6 +208,18 @@ impl Meta {
         })
     }
 
+    /// As [`read_small`](Meta::read_small), from the device: what the page cache has of the file is
+    /// dropped first, as far as the system does that.
+    pub fn read_small_anew(&self, path: &Path, limit: usize) -> IoFuture<Result<Vec<u8>, IoError>> {
+        self.run(IoOp::ReadSmall, path, move |path| {
+            let file = File::open(path);
+            let file = file.map_err(|e| IoError::from_std(IoOp::ReadSmall, path, &e))?;
+            // A hint: a file system that does not know it has what it has.
+            let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+            read_small(path, limit)
+        })
+    }
+
     /// Makes the names in a directory durable.
     pub fn sync_dir(&self, path: &Path) -> IoFuture<Result<(), IoError>> {
         self.simple(IoOp::SyncDir, path, |path| {

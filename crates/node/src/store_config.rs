@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hayloft_io::DiskSettings;
 use hayloft_store::{
-    DirectoryScanConfig, ParityConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing,
-    VolumeConfig,
+    DirectoryScanConfig, ErrorsConfig, ParityConfig, ReservedSpace, ScanConfig, StoreConfig,
+    VolumeChoosing, VolumeConfig,
 };
 
 use hayloft_conf::{Calculator, ChoosingPolicy, Configuration, keys};
@@ -55,6 +55,11 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
         delete_duplicates: config.get(&keys::DUPLICATE_REPLICA_DELETION),
         check_min_gap: config.get(&keys::DISK_CHECK_MIN_GAP),
         check_timeout: config.get(&keys::DISK_CHECK_TIMEOUT),
+        check_period: config.get(&keys::DISK_CHECK_PERIOD),
+        errors: ErrorsConfig {
+            limit: usize::try_from(config.get(&keys::DISK_ERRORS_LIMIT)).unwrap_or(usize::MAX),
+            window: config.get(&keys::DISK_ERRORS_WINDOW),
+        },
         disk: disk(config),
         cache_client_reads: config.get(&keys::IO_READ_CACHED),
         write_memory: usize::try_from(write_memory(config)).unwrap_or(usize::MAX),

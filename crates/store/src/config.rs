@@ -109,6 +109,16 @@ pub struct ScanConfig {
     pub bytes_per_second: u64,
 }
 
+/// When a disk with errors is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorsConfig {
+    /// Files with an error within the window at which a volume fails, if that is tolerated; 0:
+    /// never.
+    pub limit: usize,
+    /// How long an error counts. As long new replicas go elsewhere.
+    pub window: Duration,
+}
+
 /// The directory scanner (compares directories with the replica map).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryScanConfig {
@@ -179,6 +189,11 @@ pub struct StoreConfig {
     /// A volume that does not answer a check in this time has failed
     /// (`dfs.datanode.disk.check.timeout`).
     pub check_timeout: Duration,
+    /// A volume is checked at least as often, also when nothing happens on it; zero: only after
+    /// errors.
+    pub check_period: Duration,
+    /// What is made of disks that fail by halves.
+    pub errors: ErrorsConfig,
     /// Block scanner.
     pub scan: ScanConfig,
     /// Directory scanner.
@@ -217,6 +232,11 @@ impl Default for StoreConfig {
             kept_open: Duration::from_secs(30),
             check_min_gap: Duration::from_secs(15 * 60),
             check_timeout: Duration::from_secs(10 * 60),
+            check_period: Duration::from_secs(15),
+            errors: ErrorsConfig {
+                limit: 50,
+                window: Duration::from_secs(3600),
+            },
             scan: ScanConfig {
                 period: Duration::from_secs(504 * 3600),
                 bytes_per_second: 1 << 20,

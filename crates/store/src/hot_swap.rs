@@ -78,6 +78,7 @@ async fn add(inner: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), Store
     let volume = admit(inner, opened).await?;
     crate::lifecycle::delete::start_lanes(inner);
     crate::background::block_scanner::start(inner);
+    crate::background::suspects::start(inner);
     let outcome = load_pools(inner, &volume).await;
     if let Err(error) = &outcome {
         warn!(volume = %volume.root.display(), %error, "the new volume cannot be used");

@@ -39,7 +39,8 @@ mod writer;
 
 pub use check_swap::{Obstacle, check_swap, is_volume};
 pub use config::{
-    DirectoryScanConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
+    DirectoryScanConfig, ErrorsConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing,
+    VolumeConfig,
 };
 pub use counts::ScanReport;
 pub use directories::nodes_below;
@@ -56,4 +57,5 @@ pub use types::{
     VolumeReport, WriteOptions,
 };
 pub use upgrade::{HeldByUpgrades, RollingUpgradeState};
+pub use volume::errors::DiskErrors;
 pub use writer::{AckHandle, Due, ReplicaWriter};

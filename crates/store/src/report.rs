@@ -127,6 +127,11 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
             reserved: n.reserved,
             reserved_for_replicas: n.reserved_for_replicas,
             blocks: blocks.get(&v.index).copied().unwrap_or(0),
+            errors: crate::volume::errors::DiskErrors {
+                places: v.errors.places(inner.config.errors.window),
+                total: v.errors.total(),
+                searching: v.errors.searching.load(Ordering::Relaxed),
+            },
         }
     };
     inner.volumes().into_iter().map(report).collect()

@@ -90,6 +90,7 @@ pub async fn open(
     }
     crate::lifecycle::delete::start_lanes(&inner);
     crate::background::block_scanner::start(&inner);
+    crate::background::suspects::start(&inner);
     let scanner = crate::background::directory_scanner::run(Arc::clone(&inner));
     inner.tasks.spawn(scanner.in_current_span());
     let idle_files = crate::background::idle_files::run(Arc::clone(&inner));
@@ -321,7 +322,7 @@ fn sync_earlier(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
                 volume.commits.note_lost();
                 warn!(volume = %volume.root.display(), %error, "cannot sync what was written \
                     before the last stop: the next start looks at it again");
-                volume_failure::suspect(&inner, &volume, &error.to_string());
+                volume_failure::suspect(&inner, &volume, &error);
             }
         }
     });

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
+use crate::background::suspects::Suspect;
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::StoreCounts;
 use crate::error::{StoreError, StoreErrorKind};
@@ -55,8 +56,10 @@ pub struct StoreState {
     pub shared: StoreShared,
     /// Work on deletes, by number of the volume.
     pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<Delete>>>,
-    /// Block scanners, by number of the volume.
-    pub scanners: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
+    /// Replicas to look at soon, by number of the volume.
+    pub suspects: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
+    /// Held while a volume is taken out of use that failed: how many may is counted then.
+    pub failing: tokio::sync::Mutex<()>,
     /// Parity of finalized replicas.
     pub parity: Option<Arc<Parity>>,
     /// Which operations on the volumes are measured.
@@ -83,9 +86,6 @@ pub enum Delete {
     /// A directory that an earlier process left.
     Leftover(PathBuf),
 }
-
-/// A replica to look at soon.
-pub type Suspect = (PoolId, i64);
 
 /// Who this node is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,7 +127,8 @@ impl StoreState {
             tasks: TaskTracker::new(),
             shared,
             delete_queues: RwLock::default(),
-            scanners: RwLock::default(),
+            suspects: RwLock::default(),
+            failing: tokio::sync::Mutex::default(),
             parity,
             sampling: Arc::new(Sampling::new(0)),
             counts: StoreCounts::default(),
@@ -205,12 +206,19 @@ impl StoreState {
         let _ = self.events.send(event).await;
     }
 
+    /// Whether the disk of a volume had an error a while ago: what can go elsewhere does.
+    #[must_use]
+    pub fn is_failing(&self, volume: &Volume) -> bool {
+        volume.errors.places(self.config.errors.window) > 0
+    }
+
     /// Reserves room for a replica of `bytes` on one part of a pool; whether there was more.
     pub fn reserve_on(&self, slice: &BlockPoolSlice, bytes: u64) -> bool {
         // As with choosing: two writers do not get the same room.
         let _rounds = locks::lock(&self.rounds);
         let _promise = self.shared.file_systems.promise();
-        let has_room = !slice.volume.is_failed() && slice.volume.room() > bytes;
+        let well = !slice.volume.is_failed() && !self.is_failing(&slice.volume);
+        let has_room = well && slice.volume.room() > bytes;
         if has_room {
             slice.volume.reserve_for_replica(bytes);
         }
@@ -243,7 +251,7 @@ impl StoreState {
             .map(|s| Candidate {
                 remaining: s.volume.room(),
                 preferred: storage_id.is_some_and(|id| *s.volume.info.id == *id),
-                avoid: s.volume.avoid.load(Ordering::Relaxed),
+                avoid: s.volume.avoid.load(Ordering::Relaxed) || self.is_failing(&s.volume),
             })
             .collect();
         let chosen = choose(

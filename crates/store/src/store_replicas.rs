@@ -2,8 +2,7 @@
 
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
 
-use crate::background::block_scanner;
-use crate::background::{invalidate, move_replica, take_over};
+use crate::background::{invalidate, move_replica, suspects, take_over};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::reader::{MissingMeta, ReplicaReader};
 use crate::state::StoreState;
@@ -148,18 +147,20 @@ impl Store {
         self.open_marking(block, MissingMeta::Refused).await
     }
 
-    /// Opens a replica; one that turns out to be damaged is a suspect.
+    /// Opens a replica; one that turns out to be damaged is a suspect, and so is one whose files
+    /// the disk does not give.
     async fn open_marking(
         &self,
         block: &ExtendedBlock,
         missing_meta: MissingMeta,
     ) -> Result<ReplicaReader, StoreError> {
         let opened = reader::open_reader(&self.0, block, missing_meta).await;
-        if opened
-            .as_ref()
-            .is_err_and(|e| e.kind() == StoreErrorKind::Corrupt)
-        {
-            self.mark_suspect(block);
+        match &opened {
+            Err(e) if e.kind() == StoreErrorKind::Corrupt => self.mark_suspect(block),
+            Err(e) if e.io_error().is_some_and(|e| e.kind().suspects_volume()) => {
+                suspects::mark_unreadable(&self.0, block, None);
+            }
+            _ => {}
         }
         opened
     }
@@ -256,10 +257,9 @@ impl Store {
         .await
     }
 
-    /// A client reported the replica as bad, or reading it failed: the block scanner looks at it
-    /// soon.
+    /// A client reported the replica as bad, or reading it failed: it is looked at soon.
     pub fn mark_suspect(&self, block: &ExtendedBlock) {
-        block_scanner::mark_suspect(&self.0, block);
+        suspects::mark_suspect(&self.0, block);
     }
 }
 

@@ -387,6 +387,8 @@ pub struct VolumeReport {
     pub reserved_for_replicas: u64,
     /// Finalized and other replicas on it.
     pub blocks: u64,
+    /// Errors of its disk.
+    pub errors: crate::volume::errors::DiskErrors,
 }
 
 /// A configured directory that is not in use.

@@ -42,6 +42,18 @@ pub fn run_again_inside(flags: &[&str], mark: (&str, &str)) -> std::io::Error {
         .exec()
 }
 
+/// How `mkfs.ext4` makes one without a journal, which would lie in its middle.
+const PACKED: [&str; 8] = [
+    "-b",
+    "4096",
+    "-m",
+    "0",
+    "-O",
+    "^has_journal",
+    "-E",
+    "lazy_itable_init=0",
+];
+
 /// A mounted file system; dropping it unmounts.
 #[derive(Debug)]
 pub struct TestMount {
@@ -71,19 +83,46 @@ impl TestMount {
     /// # Errors
     /// When `mkfs.ext4` or loop devices are missing, or mounting fails.
     pub fn ext4(image: &Path, at: &Path, mib: u32) -> Result<Self> {
+        Self::ext4_as(image, at, mib, &[], "loop,errors=remount-ro")
+    }
+
+    /// As [`ext4`](Self::ext4), one that goes on after errors. What belongs to it lies at its
+    /// beginning, so that [`cut`](Self::cut) takes nothing but files.
+    ///
+    /// # Errors
+    /// As [`ext4`](Self::ext4).
+    pub fn going_on(image: &Path, at: &Path, mib: u32) -> Result<Self> {
+        Self::ext4_as(image, at, mib, &PACKED, "loop,errors=continue")
+    }
+
+    /// As [`going_on`](Self::going_on), on a device.
+    ///
+    /// # Errors
+    /// When `mkfs.ext4` is missing or mounting fails.
+    pub fn going_on_device(device: &Path, at: &Path) -> Result<Self> {
+        std::fs::create_dir_all(at).map_err(TestkitError::file("creating", at))?;
+        Self::made(device, at, &PACKED, "errors=continue")?;
+        Ok(Self {
+            at: at.to_owned(),
+            image: None,
+        })
+    }
+
+    fn ext4_as(image: &Path, at: &Path, mib: u32, made: &[&str], mounted: &str) -> Result<Self> {
         std::fs::create_dir_all(at).map_err(TestkitError::file("creating", at))?;
         let file = std::fs::File::create(image).map_err(TestkitError::file("creating", image))?;
         file.set_len(u64::from(mib) << 20)
             .map_err(TestkitError::file("sizing", image))?;
-        run(Command::new("mkfs.ext4").arg("-qF").arg(image))?;
-        run(Command::new("mount")
-            .args(["-o", "loop,errors=remount-ro"])
-            .arg(image)
-            .arg(at))?;
+        Self::made(image, at, made, mounted)?;
         Ok(Self {
             at: at.to_owned(),
             image: Some(image.to_owned()),
         })
+    }
+
+    fn made(on: &Path, at: &Path, made: &[&str], mounted: &str) -> Result<()> {
+        run(Command::new("mkfs.ext4").arg("-qF").args(made).arg(on))?;
+        run(Command::new("mount").args(["-o", mounted]).arg(on).arg(at)).map(drop)
     }
 
     /// Where it is mounted.
@@ -128,6 +167,18 @@ impl TestMount {
             .arg(device.trim()))?;
         std::fs::write("/proc/sys/vm/drop_caches", "3")
             .map_err(TestkitError::file("writing", "/proc/sys/vm/drop_caches"))
+    }
+
+    /// Cuts the file under the disk to `len` bytes: what lay behind gives EIO to readers, as on a
+    /// disk of which a part is bad. A write there makes the file long again.
+    ///
+    /// # Errors
+    /// When it is not on a loop device, or the caches cannot be dropped.
+    pub fn cut(&self, len: u64) -> Result<()> {
+        let no_image = || TestkitError::Talk("not on a loop device".into());
+        let image = self.image.as_ref().ok_or_else(no_image)?;
+        run(Command::new("sync").arg("-f").arg(&self.at))?;
+        cut_file(image, len)
     }
 
     /// Takes all room but about `left` bytes with a file `filler`, without writing it; returns that
@@ -201,6 +252,18 @@ pub fn run(command: &mut Command) -> Result<String> {
         Err(error) => error.to_string(),
     };
     Err(TestkitError::Talk(format!("{command:?}: {problem}")))
+}
+
+/// Cuts a file to `len` bytes and has the system forget what it has in memory.
+///
+/// # Errors
+/// When one of them fails.
+pub fn cut_file(path: &Path, len: u64) -> Result<()> {
+    let file = std::fs::File::options().write(true).open(path);
+    file.and_then(|f| f.set_len(len))
+        .map_err(TestkitError::file("cutting", path))?;
+    let caches = "/proc/sys/vm/drop_caches";
+    std::fs::write(caches, "3").map_err(TestkitError::file("writing", caches))
 }
 
 /// A new loop device over `file`, which it reads and writes past the page cache.

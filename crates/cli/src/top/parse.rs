@@ -78,6 +78,8 @@ pub struct NodeFigures {
     pub remaining: f64,
     /// Volumes that have failed.
     pub failed_volumes: f64,
+    /// Volumes with errors of their disks lately, and in how many files; an entry each.
+    pub error_files: BTreeMap<String, f64>,
     /// Memory of the process in RAM.
     pub resident: f64,
     /// What the data transfer port does now, by name.
@@ -211,6 +213,14 @@ fn put(map: &mut BTreeMap<String, f64>, key: &str, value: f64) -> Option<()> {
     Some(())
 }
 
+/// As [`put`], unless it is 0: of a thousand volumes those few count that have something.
+fn put_some(map: &mut BTreeMap<String, f64>, key: &str, value: f64) -> Option<()> {
+    if value > 0.0 {
+        put(map, key, value);
+    }
+    Some(())
+}
+
 impl NodeFigures {
     /// Takes a value where it belongs; `None` when it belongs nowhere.
     fn take(&mut self, name: &str, labels: &Labels, value: f64) -> Option<()> {
@@ -225,6 +235,10 @@ impl NodeFigures {
             "read_from_page_cache_bytes_total" => &mut self.cached_bytes,
             "written_bytes_total" => &mut self.written_bytes,
             "active" => return put(&mut self.active, label(labels, "what")?, value),
+            "volume_error_files" => {
+                let volume = label(labels, "volume")?;
+                return put_some(&mut self.error_files, volume, value);
+            }
             "parity_bytes" => return put(&mut self.parity, label(labels, "state")?, value),
             _ => {
                 if let Some(of) = name.strip_prefix("namenode_") {

@@ -104,6 +104,7 @@ impl NodeView {
                 node["remaining_bytes"] = json!(counters.remaining);
                 node["resident_memory_bytes"] = json!(counters.resident);
                 node["failed_volumes"] = json!(counters.failed_volumes);
+                node["error_files"] = json!(counters.error_files);
                 node["active"] = json!(counters.active);
                 node["parity_bytes"] = json!(counters.parity);
                 node["rates"] = json!(rates);

@@ -60,6 +60,12 @@ pub fn judge(node: &NodeFigures, rates: &NodeRates) -> Vec<Finding> {
             format!("failed volumes: {}", node.failed_volumes),
         );
     }
+    for (volume, files) in &node.error_files {
+        say(
+            Gravity::Trouble,
+            format!("disk of {volume}: errors in {files} files"),
+        );
+    }
     for link in &node.namenodes {
         let at = &link.address;
         if !link.registered {
@@ -187,7 +193,8 @@ mod tests {
 
     #[test]
     fn the_gravest_comes_first() {
-        let mut node = parse(RECORDED).expect("read");
+        let errors = "hayloft_volume_error_files{volume=\"/data/2\"} 3\n";
+        let mut node = parse(&format!("{RECORDED}{errors}")).expect("read");
         node.remaining = 1.0;
         let found = judge(&node, &NodeRates::default());
         let texts: Vec<&str> = found.iter().map(|f| &*f.text).collect();
@@ -195,12 +202,13 @@ mod tests {
             texts,
             [
                 "failed volumes: 1",
+                "disk of /data/2: errors in 3 files",
                 "not registered at NameNode nn2:8020",
                 "parity: 4.0 KiB degraded",
                 "nearly full: 1 B left",
             ]
         );
         assert_eq!(found[0].gravity.mark(), "!");
-        assert_eq!(found[3].gravity.mark(), "~");
+        assert_eq!(found[4].gravity.mark(), "~");
     }
 }

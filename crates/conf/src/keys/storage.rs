@@ -78,6 +78,12 @@ keys! {
     DISK_CHECK_TIMEOUT: Duration = ("dfs.datanode.disk.check.timeout", "10m",
         "A check or operation that takes longer fails its volume. A volume's removal waits no \
          longer either.").millis().min(1);
+    DISK_CHECK_PERIOD: Duration = ("hayloft.disk.check.period", "15s",
+        "Volumes are checked as often; 0 for after errors only.").millis();
+    DISK_ERRORS_LIMIT: u32 = ("hayloft.disk.errors.limit", "50",
+        "Files with disk errors at which a volume fails, if tolerated; 0 for never.");
+    DISK_ERRORS_WINDOW: Duration = ("hayloft.disk.errors.window", "1h",
+        "How long new replicas go elsewhere after a disk error, and it counts.").millis().min(1);
     DIRECTORY_SCAN_INTERVAL: Option<Duration> = ("dfs.datanode.directoryscan.interval", "21600",
         "Time between comparisons of directories with memory; negative for never.").seconds();
     DIRECTORY_SCAN_THROTTLE: i32 = ("dfs.datanode.directoryscan.throttle.limit.ms.per.sec", "1000",

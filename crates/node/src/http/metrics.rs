@@ -69,6 +69,7 @@ pub fn exposition(host: &dyn WebHost) -> String {
     activity_metrics::add(&mut text, host);
     volumes(&mut text, host);
     upgrades(&mut text, host);
+    volume_errors(&mut text, host);
     disks(&mut text, host);
     parity(&mut text, host);
     namenodes(&mut text, host);
@@ -164,7 +165,7 @@ fn node(text: &mut Exposition, host: &dyn WebHost) {
 fn volumes(text: &mut Exposition, host: &dyn WebHost) {
     let report = host.volumes();
     type Of = fn(&VolumeReport) -> u64;
-    let families: [(&str, &str, Of); 3] = [
+    let families: [(&str, &str, Of); 5] = [
         ("volume_used_bytes", "Bytes of replicas on a volume.", |v| {
             v.used
         }),
@@ -174,6 +175,16 @@ fn volumes(text: &mut Exposition, host: &dyn WebHost) {
             |v| v.free,
         ),
         ("volume_replicas", "Replicas on a volume.", |v| v.blocks),
+        (
+            "volume_error_files",
+            "Files of a volume with an error of its disk within hayloft.disk.errors.window.",
+            |v| v.errors.places as u64,
+        ),
+        (
+            "volume_searched",
+            "Whether all replicas of a volume are being read because of errors.",
+            |v| v.errors.searching.into(),
+        ),
     ];
     for (name, help, of) in families {
         text.family(name, "gauge", help);
@@ -217,6 +228,20 @@ fn upgrades(text: &mut Exposition, host: &dyn WebHost) {
             let (volume, pool) = (held.volume.display().to_string(), held.pool.to_string());
             text.sample(name, &[("volume", &volume), ("pool", &pool)], of(held));
         }
+    }
+}
+
+/// Errors of the disks under volumes, since the start.
+fn volume_errors(text: &mut Exposition, host: &dyn WebHost) {
+    let help = "Errors of the disk under a volume since the start.";
+    text.family("volume_errors_total", "counter", help);
+    for volume in &host.volumes().what {
+        let path = volume.path.display().to_string();
+        text.sample(
+            "volume_errors_total",
+            &[("volume", &path)],
+            volume.errors.total,
+        );
     }
 }
 

@@ -392,14 +392,14 @@ impl Actor {
     /// again later.
     async fn send_notices(&self) {
         loop {
-            let (Some(notice), Some(registration)) =
-                (self.error_reports().first(), self.registration())
-            else {
+            let notices = self.error_reports().first();
+            let Some(registration) = self.registration().filter(|_| !notices.is_empty()) else {
                 self.notice_wake.notified().await;
                 continue;
             };
-            match super::error_reports::send(&self.client, &registration, notice).await {
-                Ok(()) => self.error_reports().done(),
+            let count = notices.len();
+            match super::error_reports::send(&self.client, &registration, notices).await {
+                Ok(()) => self.error_reports().done(count),
                 // The heartbeats say that the NameNode is away.
                 Err(_) => tokio::time::sleep(settings::heartbeat_interval(&self.node.config)).await,
             }

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use crate::background::reconcile::{Differences, Step, settle};
 use crate::error::StoreError;
 use crate::layout::names;
-use crate::lifecycle::volume_failure::{check, examine, suspect};
+use crate::lifecycle::volume_failure::{check, check_soon, examine};
 use crate::load::{Found, Orphans, Progress, walk};
 use crate::replica::block_pool::Pool;
 use crate::replica::files::on_disk;
@@ -81,7 +81,7 @@ async fn scan_volume(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
                     .io_error()
                     .is_some_and(|e| e.kind() == IoErrorKind::NotFound)
                 {
-                    suspect(inner, volume, &error.to_string());
+                    check_soon(inner, volume);
                 }
                 warn!(pool = %pool.id(), volume = %volume.root.display(), %error, "cannot compare \
                     directories with memory");

@@ -10,7 +10,7 @@ use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
 
-use crate::background::block_scanner;
+use crate::background::suspects;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
@@ -64,7 +64,7 @@ pub async fn move_block(
             Err(e) if Tried::is_of(&e, &slice) => tried.failed(&slice, block.block, e),
             Err(e) => {
                 // It may be its own files that cannot be read.
-                block_scanner::mark_suspect(inner, block);
+                suspects::mark_suspect(inner, block);
                 return Err(e);
             }
             moved => return moved,

@@ -1,21 +1,29 @@
-//! Reading the space of volumes, and noticing disks that hang.
+//! Reading the space of volumes, and noticing disks that hang or die while nothing asks for them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hayloft_io::IoClass;
 
+use crate::lifecycle::volume_failure;
+use crate::locks;
 use crate::state::StoreState;
 use crate::volume::Volume;
 
 /// Reads the space of a volume's file system every now and then, so that reports need no disk. So
-/// it also notices a disk that hangs while it is idle.
+/// it also notices a disk that hangs while it is idle. Checks the volume once in a period.
 pub async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
     let interval = inner.config.space_interval.max(Duration::from_millis(100));
     let limit = inner.config.check_timeout;
+    let mut checked = Instant::now();
     let watch = async {
         loop {
             tokio::time::sleep(interval).await;
+            let period = inner.config.check_period;
+            if !period.is_zero() && checked.elapsed() + interval > period {
+                checked = Instant::now();
+                check_idle(&inner, &volume);
+            }
             // Reading the space may be served from memory while every transfer hangs.
             let disk = volume.engine.disk();
             let transfer = disk.longest_transfer().map(|time| (time, "transfer"));
@@ -32,9 +40,11 @@ pub async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
                 Ok(Ok(space)) => volume.set_space(space),
                 // Nothing is known of the volume: it is asked again.
                 Ok(Err(error)) if error.lacks().is_some() => {}
-                Ok(Err(error)) => {
-                    crate::lifecycle::volume_failure::suspect(&inner, &volume, &error.to_string());
+                Ok(Err(error)) if error.kind().suspects_volume() => {
+                    volume_failure::suspect(&inner, &volume, &error);
                 }
+                // The check tells what it is: a directory that is gone, for example.
+                Ok(Err(_)) => volume_failure::check_soon(&inner, &volume),
                 Err(_) => {
                     let reason = format!("no answer for {} s", limit.as_secs());
                     return reason;
@@ -47,5 +57,14 @@ pub async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
         () = volume.gone.cancelled() => return,
         reason = watch => reason,
     };
-    crate::lifecycle::volume_failure::fail(&inner, &volume, &reason).await;
+    volume_failure::fail(&inner, &volume, &reason).await;
+}
+
+/// Checks the volume beside the watch, unless a check runs: one takes as long as its disk does. A
+/// volume without pools may be a new one, which has nothing yet.
+fn check_idle(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+    let has_pools = !locks::read(&volume.slices).is_empty();
+    if has_pools && volume.checked.try_lock().is_ok() {
+        volume_failure::check_soon(inner, volume);
+    }
 }

@@ -11,7 +11,7 @@ use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 
 use super::move_replica::{copy_verified, link_pair, settle_copy, source};
-use crate::background::block_scanner;
+use crate::background::suspects;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
@@ -84,7 +84,7 @@ pub async fn take_over(
             Err(e) if Tried::is_of(&e, &to) => tried.failed(&to, sides.block(), e),
             Err(e) => {
                 // It may be the files there that cannot be read.
-                block_scanner::mark_suspect(there, block);
+                suspects::mark_suspect(there, block);
                 return Err(e);
             }
             taken => return taken,

@@ -139,7 +139,7 @@ async fn sync_names(inner: &Arc<StoreState>, volume: &Arc<Volume>, dir: &Path) -
         volume.commits.note_lost();
         volume.commits.touch_dir(dir);
         warn!(dir = %dir.display(), %error, "cannot make the names in a directory durable");
-        volume_failure::suspect(inner, volume, &error.to_string());
+        volume_failure::suspect(inner, volume, &error);
     }
     false
 }
@@ -174,7 +174,7 @@ async fn failed(inner: &Arc<StoreState>, volume: &Arc<Volume>, touched: &Touched
         return;
     }
     let event = touched.replica.lost_event(error);
-    volume_failure::suspect(inner, volume, &error.to_string());
+    volume_failure::suspect(inner, volume, error);
     if let Some(event) = event {
         inner.send_event(event).await;
     }

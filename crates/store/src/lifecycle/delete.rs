@@ -98,11 +98,7 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
                     warn!(%block, %error, "cannot remove a deleted replica; it is tried again at \
                         the next start");
                     if error.kind().suspects_volume() {
-                        crate::lifecycle::volume_failure::suspect(
-                            inner,
-                            volume,
-                            &error.to_string(),
-                        );
+                        crate::lifecycle::volume_failure::suspect(inner, volume, &error);
                     }
                 }
             }

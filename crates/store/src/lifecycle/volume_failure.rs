@@ -1,33 +1,102 @@
 //! What happens when a volume fails.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use hayloft_io::Means;
-use hayloft_wire::ids::ExtendedBlock;
-use tokio::sync::mpsc;
+use hayloft_io::{IoError, Means};
+use hayloft_wire::ids::{ExtendedBlock, PoolId};
+use tokio::sync::{MutexGuard, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, error, warn};
 
 use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::layout::names::{self, ReplicaFile};
 use crate::locks;
 use crate::parity;
 use crate::replica::{Gone, Slot};
 use crate::state::StoreState;
 use crate::types::{FailedVolume, FailureSummary, StoreEvent};
-use crate::volume::{Volume, health};
+use crate::volume::{GoodCheck, Volume, health};
 
-/// Checks a volume in the background and fails it if the check fails. For errors that say that the
-/// medium or the file system is damaged.
-pub fn suspect(inner: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
+/// Takes note of an error that says that the medium or the file system is damaged, and checks the
+/// volume in the background; it fails if the check fails.
+pub fn suspect(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: &IoError) {
     if volume.is_failed() || inner.stop.is_cancelled() {
         return;
     }
-    warn!(volume = %volume.root.display(), reason, "checking volume after an error");
+    note(inner, volume, error);
+    check_soon(inner, volume);
+}
+
+/// Checks a volume in the background.
+pub fn check_soon(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
     let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
     let tracker = inner.tasks.clone();
     tracker.spawn(async move { check(&inner, &volume).await });
+}
+
+/// Counts an error by its place, unless it is of another volume: what copies names both. Errors in
+/// too many places have the volume given up.
+fn note(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: &IoError) {
+    let path = error.path();
+    if !path.starts_with(&volume.root) {
+        return;
+    }
+    let config = inner.config.errors;
+    let (places, new) = volume.errors.note(path, config.window);
+    if !new {
+        return;
+    }
+    warn!(volume = %volume.root.display(), %error, places, "an error of the disk: new replicas go \
+        elsewhere for a while");
+    if let Some((pool, id)) = replica_at(volume, path) {
+        volume.errors.add_centre(pool, id);
+    }
+    volume.errors.changed.notify_one();
+    if config.limit > 0 && places >= config.limit {
+        let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
+        let tracker = inner.tasks.clone();
+        tracker.spawn(async move { give_up(&inner, &volume, places).await });
+    }
+}
+
+/// The replica that a file belongs to.
+fn replica_at(volume: &Volume, path: &Path) -> Option<(PoolId, i64)> {
+    let name = path.file_name()?.to_str()?;
+    let (ReplicaFile::Data(id) | ReplicaFile::Meta(id, _)) = names::parse(name)?;
+    let slices = locks::read(&volume.slices);
+    let slice = slices.iter().find(|s| path.starts_with(&s.paths.root))?;
+    Some((slice.pool.clone(), id))
+}
+
+/// Fails a volume with errors in too many places, if the node may go on without it. Else it is
+/// served as far as it can be read.
+async fn give_up(inner: &Arc<StoreState>, volume: &Arc<Volume>, places: usize) {
+    let turn = inner.failing.lock().await;
+    if volume.is_failed() || inner.stop.is_cancelled() {
+        return;
+    }
+    let (healthy, failed) = {
+        let volumes = locks::read(&inner.volumes);
+        let healthy = volumes.healthy.iter().filter(|v| !v.is_failed()).count();
+        let failing = volumes.healthy.len() - healthy;
+        (
+            healthy.saturating_sub(1),
+            volumes.failed.len() + failing + 1,
+        )
+    };
+    let minutes = inner.config.errors.window.as_secs().div_ceil(60);
+    if tolerated(inner.config.tolerated_failures(), healthy, failed) {
+        let reason = format!("errors in {places} places within {minutes} minutes");
+        fail_in_turn(inner, volume, &reason, turn).await;
+    } else if !volume.errors.is_told.swap(true, Ordering::Relaxed) {
+        error!(volume = %volume.root.display(), places, minutes, "the disk has too many errors, \
+            and the node may not go on without it (dfs.datanode.failed.volumes.tolerated): it is \
+            served as far as it can be read. Exchange the disk");
+    }
 }
 
 /// How long the report of a failure waits for the list of replicas that left with the volume.
@@ -44,15 +113,31 @@ pub const LACKING: Duration = Duration::from_secs(1);
 pub async fn check(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
     let asked = Instant::now();
     let good_for = inner.config.check_min_gap.min(GOOD_FOR);
+    check_unless(inner, volume, |last| last.ended + good_for > asked).await;
+}
+
+/// As [`check`], by a check that begins after `since`: what failed then may have been the last that
+/// the disk did.
+pub async fn check_since(inner: &Arc<StoreState>, volume: &Arc<Volume>, since: Instant) {
+    check_unless(inner, volume, |last| last.began >= since).await;
+}
+
+async fn check_unless(
+    inner: &Arc<StoreState>,
+    volume: &Arc<Volume>,
+    suffices: impl Fn(&GoodCheck) -> bool,
+) {
     let mut checked = volume.checked.lock().await;
-    if volume.is_failed() || checked.is_some_and(|ended| ended + good_for > asked) {
+    if volume.is_failed() || checked.as_ref().is_some_and(suffices) {
         return;
     }
     let limit = inner.config.check_timeout;
     let reason = loop {
+        let began = Instant::now();
         match tokio::time::timeout(limit, health::check(volume)).await {
             Ok(Ok(())) => {
-                *checked = Some(Instant::now());
+                let ended = Instant::now();
+                *checked = Some(GoodCheck { began, ended });
                 return;
             }
             // The check failed, not the volume.
@@ -66,15 +151,16 @@ pub async fn check(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
         }
     };
     drop(checked);
-    fail(inner, volume, &reason).await;
+    if !inner.stop.is_cancelled() {
+        fail(inner, volume, &reason).await;
+    }
 }
 
 /// Looks at a failed operation: when it suspects the volume, the volume is checked. Gives the
 /// error back.
 pub fn examine(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: StoreError) -> StoreError {
-    let suspects = error.io_error().is_some_and(|e| e.kind().suspects_volume());
-    if suspects {
-        suspect(inner, volume, &error.to_string());
+    if let Some(io) = error.io_error().filter(|e| e.kind().suspects_volume()) {
+        suspect(inner, volume, io);
     }
     if volume.is_failed() && error.kind() == StoreErrorKind::Io {
         return StoreError::new(StoreErrorKind::VolumeFailed, error.to_string());
@@ -87,6 +173,28 @@ pub async fn fail(inner: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
     if !volume.set_failed() {
         return;
     }
+    let turn = inner.failing.lock().await;
+    leave_service(inner, volume, reason, turn).await;
+}
+
+/// As [`fail`], of which it is the turn.
+async fn fail_in_turn(
+    inner: &Arc<StoreState>,
+    volume: &Arc<Volume>,
+    reason: &str,
+    turn: MutexGuard<'_, ()>,
+) {
+    if volume.set_failed() {
+        leave_service(inner, volume, reason, turn).await;
+    }
+}
+
+async fn leave_service(
+    inner: &Arc<StoreState>,
+    volume: &Arc<Volume>,
+    reason: &str,
+    _turn: MutexGuard<'_, ()>,
+) {
     error!(volume = %volume.root.display(), storage = %volume.info.id, reason, "volume has failed");
     // A task of its own: what noticed the failure may be among what ends with the volume.
     let retired = retire(Arc::clone(inner), Arc::clone(volume), reason.to_owned());
@@ -242,7 +350,7 @@ pub fn remove_from_service(inner: &StoreState, volume: &Volume) {
         .healthy
         .retain(|v| v.index != volume.index);
     locks::write(&inner.delete_queues).remove(&volume.index);
-    locks::write(&inner.scanners).remove(&volume.index);
+    locks::write(&inner.suspects).remove(&volume.index);
 }
 
 /// Removes the volume's replicas from the maps of all pools and cancels their writers. Gives those

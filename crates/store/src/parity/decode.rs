@@ -186,6 +186,10 @@ impl UnitReader {
                 Err(error) => {
                     debug!(group = %self.unit.group, unit, %error, "a source of decoding is left \
                         out");
+                    let io = error.io_error();
+                    if io.is_some_and(|e| e.kind().suspects_volume()) {
+                        self.parity.note_unreadable(group, *unit);
+                    }
                     self.leave_out(*unit);
                     return Ok(None);
                 }

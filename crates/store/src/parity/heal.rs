@@ -18,7 +18,7 @@ use super::decode::UnitReader;
 use super::encode::STRIDE;
 use super::volumes::{UnitPlace, answer, stamp};
 use super::{Damage, ENCODING, Parity};
-use crate::background::block_scanner;
+use crate::background::suspects;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::make_dir;
 use crate::lifecycle::volume_failure::{LACKING, examine};
@@ -173,7 +173,7 @@ async fn tell(
         Err(error) => {
             debug!(%block, %error, "a damaged replica cannot be mended");
             if damage == Damage::Suspected {
-                block_scanner::mark_suspect(store, &block);
+                suspects::mark_suspect(store, &block);
                 return;
             }
             if let Some(parity) = &store.parity {

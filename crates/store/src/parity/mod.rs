@@ -17,6 +17,7 @@
 //! | `rebuild` | lost units, on other disks |
 //! | `scan` | a slow look at what no other task reads |
 //! | `scrub` | a look at everything that groups have on disks |
+//! | `unreadable` | units that a disk did not give |
 //! | `status` | numbers for the operator |
 //! | `requests` | what operators ask of a running node |
 //! | `listing` | files on a volume, and those that no record names |
@@ -51,6 +52,7 @@ mod served;
 mod status;
 mod troubles;
 mod unattended;
+mod unreadable;
 mod volumes;
 
 use std::collections::{HashMap, HashSet};
@@ -87,6 +89,7 @@ pub use requests::answer_status;
 pub use rounds::start;
 pub use status::{LackingParityGroup, ParityStatus, VolumeParity};
 pub use unattended::store_ended;
+pub use unreadable::search_units;
 
 /// The class of encoding: no client waits for it.
 const ENCODING: IoClass = IoClass::Balancer;
@@ -186,6 +189,8 @@ pub struct Parity {
     healing: heal::Healing,
     /// A permit for each buffer of ranges that are decoded.
     decoding: tokio::sync::Semaphore,
+    /// Units that are looked at because a disk did not give them.
+    unreadable: Arc<tokio::sync::Semaphore>,
     /// New replicas that are in memory.
     pub(crate) recent: recent::RecentReplicas,
     /// When a client wrote last.
@@ -298,6 +303,7 @@ impl Parity {
             rebuilding: tokio::sync::Mutex::default(),
             healing: heal::Healing::default(),
             decoding: tokio::sync::Semaphore::new(decode::BUFFERS_MAX.into()),
+            unreadable: Arc::new(tokio::sync::Semaphore::new(unreadable::LOOKS_MAX)),
             recent: recent::RecentReplicas::new(config.memory, config.patience),
             wrote: Mutex::default(),
             encoded: Mutex::default(),

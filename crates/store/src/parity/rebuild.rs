@@ -38,6 +38,11 @@ async fn unless_gone<T>(
     }
 }
 
+/// The disk of a volume had no error a while ago.
+fn is_well(place: &UnitPlace) -> bool {
+    !place.store.is_failing(&place.volume)
+}
+
 /// Rebuilds the degraded replica of a block before a task changes it: an append or a recovery. The
 /// task waits for one that is being rebuilt and for this one.
 ///
@@ -109,7 +114,7 @@ impl Parity {
             let apart = !taken.contains(&self.disk_of(&place.volume));
             (place, apart)
         });
-        ranked.max_by_key(|(place, apart)| (*apart, room(place)))
+        ranked.max_by_key(|(place, apart)| (*apart, is_well(place), room(place)))
     }
 
     async fn rebuild_replica(
@@ -138,7 +143,12 @@ impl Parity {
         });
         let usable: Vec<UnitPlace> = usable.collect();
         let bytes = footprint(degraded.len, None);
-        let mut place = self.rebuild_place(&record, usable.clone(), bytes);
+        // A disk with errors is the last choice: what is rebuilt there is soon lost again.
+        let well = usable.iter().filter(|place| is_well(place)).cloned();
+        let mut place = self.rebuild_place(&record, well.collect(), bytes);
+        if place.is_none() {
+            place = self.rebuild_place(&record, usable.clone(), bytes);
+        }
         if place.is_none() && self.free_room(bytes, &usable).await {
             place = self.rebuild_place(&record, usable, bytes);
         }
@@ -321,12 +331,15 @@ impl Parity {
         // Where it was, when that disk is there: the file was damaged.
         let before = self.place(&record.parity[n].storage);
         let before = before.filter(|place| self.takes_files(&place.volume));
-        let before = before.map(|place| (place, true));
-        let mut place = before.or_else(|| self.rebuild_place(&record, self.places(), bytes));
+        let elsewhere = || {
+            let place = self.rebuild_place(&record, self.places(), bytes);
+            place.and_then(|(place, apart)| apart.then_some(place))
+        };
+        let mut place = before.clone().filter(is_well).or_else(elsewhere).or(before);
         if place.is_none() && self.free_room(bytes, &self.places()).await {
-            place = self.rebuild_place(&record, self.places(), bytes);
+            place = elsewhere();
         }
-        let Some((place, _)) = place.filter(|(_, apart)| *apart) else {
+        let Some(place) = place else {
             if let Some(group) = self.table().get_mut(unit.group) {
                 group.given_up = true;
             }

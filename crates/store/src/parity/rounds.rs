@@ -15,7 +15,7 @@ use super::encode::{NotEncoded, ParityCandidate, encode_group};
 use super::status::UnprotectedCount;
 use super::volumes::UnitPlace;
 use super::{Parity, ParityEnded, ParityRequest, Waiting, requests, status};
-use crate::background::block_scanner;
+use crate::background::suspects;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 use crate::replica::Slot;
@@ -199,7 +199,10 @@ impl Parity {
                     group.record.parity_len();
             }
         }
-        for place in places {
+        let well = |place: &&UnitPlace| !place.store.is_failing(&place.volume);
+        let any_well = places.iter().any(|place| well(&place));
+        // A disk with errors gets no parity while another is well.
+        for place in places.iter().filter(|place| !any_well || well(place)) {
             let disk = self.disk_of(&place.volume);
             if let Some(at) = disks.iter().position(|d| *d == disk) {
                 let remaining = match self.takes_files(&place.volume) {
@@ -273,7 +276,7 @@ impl Parity {
     fn refuse(&self, member: &ParityCandidate, error: &StoreError) {
         info!(block = %member.block(), %error, "a replica stays without parity for now");
         if error.kind() == StoreErrorKind::Corrupt {
-            block_scanner::mark_suspect(&member.place.store, &member.block());
+            suspects::mark_suspect(&member.place.store, &member.block());
         }
         self.refuse_all_for(std::slice::from_ref(member), REFUSED_FOR);
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hayloft_io::{IoClass, IoErrorKind};
+use hayloft_io::{IoClass, IoError, IoErrorKind};
 use hayloft_parity::{GroupFile, GroupId, GroupRecord, MemberState, TableGroup, UnitRef};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
@@ -13,7 +13,7 @@ use super::heal::mend_or_tell;
 use super::load::begins_with;
 use super::volumes::{SourcePlace, UnitPlace, answer, kept_file, storage_of, unit_path};
 use super::{Parity, ParityEnded, ParityStep, records, status};
-use crate::error::StoreErrorKind;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::Slot;
 
 impl Parity {
@@ -116,14 +116,9 @@ impl Parity {
         match begins_with(sums, &path, &place, IoClass::Scan).await {
             Ok(true) => return false,
             Ok(false) => {}
-            // The next round looks at it.
-            Err(error) if error.kind() == StoreErrorKind::Retry => return false,
-            // The disk gave no answer, or is not in use any more: that says nothing of the unit.
-            Err(error)
-                if error
-                    .io_error()
-                    .is_none_or(|e| e.kind() == IoErrorKind::Closed) =>
-            {
+            // What the process lacks is no damage; nor is a disk that gave no answer, or that is not
+            // in use any more.
+            Err(error) if !is_damage(&error) => {
                 debug!(%error, "a unit of a parity group is not compared");
                 return false;
             }
@@ -195,6 +190,13 @@ impl Parity {
         mend_or_tell(&place.store, block, place.volume.info.clone()).await;
         true
     }
+}
+
+/// Whether an error of reading a unit says something of the unit.
+fn is_damage(error: &StoreError) -> bool {
+    let io = error.io_error().map(IoError::kind);
+    let of_disk = io.is_none_or(|kind| !matches!(kind, IoErrorKind::Retry | IoErrorKind::Closed));
+    of_disk && matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Io)
 }
 
 /// The finalized replica that has the bytes of a member; `None` when a task changes it, or changed

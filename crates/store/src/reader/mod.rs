@@ -3,6 +3,7 @@
 mod open;
 mod rename_guard;
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
 use tracing::debug;
 
+use crate::background::suspects;
 use crate::error::StoreError;
 use crate::lifecycle::volume_failure::examine;
 use crate::parity::{Damage, Mender};
@@ -20,7 +22,7 @@ use crate::state::StoreState;
 use crate::types::StorageInfo;
 use crate::volume::BlockPoolSlice;
 
-pub(crate) use open::{MissingMeta, open_reader};
+pub(crate) use open::{MissingMeta, open_alone, open_reader};
 
 /// One replica opened for reading: a snapshot of its length and of the checksum of its last partial
 /// chunk. Data and checksums always fit together, also while it is being written. It stays readable
@@ -41,11 +43,21 @@ pub struct ReplicaReader {
     whole: bool,
     /// Decodes what its files have not; `None` when no parity group has all of it.
     mender: Option<Box<Mender>>,
-    /// It is not in files of its own: what is read is decoded.
-    decoded: bool,
+    own: Own,
     data: Arc<dyn EngineFile>,
     meta: Option<Arc<dyn EngineFile>>,
     class: IoClass,
+}
+
+/// Whose bytes a reader has, and what an error says of the replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    /// The replica's; an error makes it suspect, and its parity group may help out.
+    Shared,
+    /// The replica's and no others.
+    Alone,
+    /// Decoded: errors are those of other volumes, which have been examined.
+    Decoded,
 }
 
 /// A range of the meta file.
@@ -81,7 +93,7 @@ impl ReplicaReader {
             last_crc: None,
             whole: true,
             mender: None,
-            decoded: true,
+            own: Own::Decoded,
             data,
             meta: Some(meta),
             class: IoClass::ClientRead,
@@ -148,7 +160,7 @@ impl ReplicaReader {
             let error = match result {
                 Ok(n) if n >= len => return Ok(buf),
                 Ok(n) => self.too_short("data", offset, len, n),
-                Err(e) => self.failed(e),
+                Err(e) => self.failed(e, Some(offset..offset.saturating_add(len as u64))),
             };
             let Some(mender) = &self.mender else {
                 return Err(error);
@@ -179,17 +191,10 @@ impl ReplicaReader {
         Some((data, sums))
     }
 
-    /// Reads what is in its files, and nothing else: for those who look for damage.
-    #[must_use]
-    pub fn as_it_is(mut self) -> Self {
-        self.mender = None;
-        self
-    }
-
     /// Its files could not be opened: all that is read is decoded.
     #[must_use]
     pub fn is_decoded(&self) -> bool {
-        self.decoded
+        self.own == Own::Decoded
     }
 
     /// Reads the checksums of `count` chunks from chunk number `first` on. Empty with NULL
@@ -241,7 +246,7 @@ impl ReplicaReader {
             let error = match read.await.into_result() {
                 Ok((buf, n)) if n >= wanted.len => return Ok(self.with_last(buf, &wanted)),
                 Ok((_, n)) => self.too_short("meta", wanted.offset, wanted.len, n),
-                Err(e) => self.failed(e),
+                Err(e) => self.failed(e, None),
             };
             let Some(mender) = &self.mender else {
                 return Err(error);
@@ -332,7 +337,7 @@ impl ReplicaReader {
                 "the engine has no descriptor to send from",
             )),
         });
-        async move { sent.await.map_err(|error| self.failed(error)) }
+        async move { sent.await.map_err(|error| self.failed(error, None)) }
     }
 
     /// Has the range read into the page cache and nowhere else. The read is on its way when this
@@ -402,8 +407,31 @@ impl ReplicaReader {
         self
     }
 
-    fn failed(&self, error: IoError) -> StoreError {
+    /// The same, of the replica's own two files alone.
+    #[must_use]
+    pub(crate) fn alone(mut self) -> Self {
+        self.own = Own::Alone;
+        self.mender = None;
+        self
+    }
+
+    /// Drops what the page cache has of the replica, as far as its engine does that.
+    pub(crate) async fn forget_cached(&self) {
+        let _ = self.data.advise(Advice::DontNeed, 0, 0).await;
+        if let Some(meta) = &self.meta {
+            let _ = meta.advise(Advice::DontNeed, 0, 0).await;
+        }
+    }
+
+    /// What it means that its files cannot be read, `at` a place of its data or not.
+    fn failed(&self, error: IoError, at: Option<Range<u64>>) -> StoreError {
+        let of_disk = error.kind().suspects_volume();
         let error = StoreError::io(format!("reading replica {}", self.block), error);
+        match self.own {
+            Own::Decoded => return error,
+            Own::Shared if of_disk => suspects::mark_unreadable(&self.inner, &self.block, at),
+            Own::Shared | Own::Alone => {}
+        }
         examine(&self.inner, &self.slice.volume, error)
     }
 

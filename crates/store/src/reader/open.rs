@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, OpenMode, together};
+use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, IoOp, OpenMode, together};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use super::ReplicaReader;
 use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard};
+use super::{Own, ReplicaReader};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
 use crate::parity::{self, Damage, Mender};
@@ -171,11 +171,8 @@ async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
         .exists(&slice.paths.finalized())
         .await;
     if !matches!(healthy, Ok(true)) {
-        crate::lifecycle::volume_failure::suspect(
-            inner,
-            &slice.volume,
-            "the directory of finalized replicas is gone",
-        );
+        // The directory of finalized replicas is gone.
+        crate::lifecycle::volume_failure::check_soon(inner, &slice.volume);
         return;
     }
     let _latch = pool.latches.acquire(id).await;
@@ -309,6 +306,31 @@ async fn expect_sums(
     Err(StoreError::corrupt(text))
 }
 
+/// Opens the files of a finalized replica anew, to be read as they are: nothing is decoded for it,
+/// and an error makes no suspect of it. A file that is just being renamed is `NotFound`.
+pub(crate) async fn open_alone(
+    inner: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    id: i64,
+    replica: FinalReplica,
+) -> Result<ReplicaReader, StoreError> {
+    let slice = pool.slice(replica.volume)?;
+    let block = Block::new(id, replica.generation_stamp, replica.len);
+    let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
+    let files = open_whole(inner, &slice, pair, block).await?;
+    if files.meta.is_none() {
+        let doing = format!("opening replica {block} for reading");
+        let error = IoError::new(
+            IoErrorKind::NotFound,
+            IoOp::Open,
+            &slice.paths.finalized_dir(id),
+            "its meta file",
+        );
+        return Err(StoreError::io(doing, error));
+    }
+    Ok(whole_reader(inner, pool, &slice, block, files).alone())
+}
+
 /// What it means that a replica's files cannot be opened or read.
 fn not_opened(
     inner: &Arc<StoreState>,
@@ -371,7 +393,7 @@ fn whole_reader(
         last_crc: files.last_crc,
         whole: true,
         mender: None,
-        decoded: false,
+        own: Own::Shared,
         data: files.data,
         meta: files.meta,
         class: IoClass::ClientRead,
@@ -422,7 +444,7 @@ async fn open_live(
         last_crc: (partial && checksum.sum_size() > 0).then_some(status.last_crc),
         whole: false,
         mender: None,
-        decoded: false,
+        own: Own::Shared,
         data,
         meta,
         class: IoClass::ClientRead,

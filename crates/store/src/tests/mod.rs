@@ -6,6 +6,7 @@ mod crash;
 mod deletes;
 mod disks;
 mod durability;
+mod halfdead;
 mod kept_open;
 mod killed_then_apache;
 mod leaving;

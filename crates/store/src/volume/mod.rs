@@ -2,6 +2,7 @@
 
 pub mod choose;
 pub mod commit_rounds;
+pub mod errors;
 pub mod file_system;
 pub mod health;
 pub mod invalidations;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use commit_rounds::CommitRounds;
+use errors::VolumeErrors;
 use file_system::FileSystemSpace;
 use hayloft_io::decorators::IoMetrics;
 use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space};
@@ -78,8 +80,21 @@ pub struct Volume {
     pub gone: CancellationToken,
     /// Replicas of it that NameNodes have ordered to delete.
     pub invalidations: Invalidations,
-    /// Held by a running check; when the last good one ended.
-    pub checked: tokio::sync::Mutex<Option<Instant>>,
+    /// Held by a running check; the last good one.
+    pub checked: tokio::sync::Mutex<Option<GoodCheck>>,
+    /// Errors of its disk.
+    pub errors: VolumeErrors,
+    /// It has a block scanner.
+    pub is_scanned: AtomicBool,
+}
+
+/// A check that found a volume to be good.
+#[derive(Clone, Copy, Debug)]
+pub struct GoodCheck {
+    /// It tells nothing of what came later.
+    pub began: Instant,
+    /// When it was over.
+    pub ended: Instant,
 }
 
 /// The part of one pool on one volume.
@@ -189,6 +204,8 @@ impl Volume {
             gone: CancellationToken::new(),
             invalidations: Invalidations::new(),
             checked: tokio::sync::Mutex::default(),
+            errors: VolumeErrors::default(),
+            is_scanned: AtomicBool::new(false),
         }
     }
 

@@ -50,6 +50,8 @@ struct State {
 /// The queue is bounded by the FUSE connection, which has at most so many requests in flight.
 pub struct Drive {
     backing: File,
+    /// Before it says that it cannot read.
+    retries: Duration,
     capacity: u64,
     began: Instant,
     state: Mutex<State>,
@@ -64,6 +66,7 @@ impl Drive {
     pub fn new(params: Params, capacity: u64, backing: File) -> Self {
         Self {
             backing,
+            retries: Duration::from_micros(params.retries_us),
             capacity,
             began: Instant::now(),
             state: Mutex::new(State {
@@ -239,7 +242,10 @@ impl Drive {
             (Answer::Write(reply), Ok(())) => {
                 reply.written(u32::try_from(request.length).unwrap_or(0));
             }
-            (answer, Err(_)) => refuse(answer),
+            (answer, Err(_)) => {
+                std::thread::sleep(self.retries);
+                refuse(answer);
+            }
         }
     }
 }

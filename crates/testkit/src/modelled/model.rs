@@ -44,6 +44,10 @@ pub struct Params {
     /// A request older than this goes before nearer ones, microseconds. Default 400,000: above
     /// what a full queue of random requests takes.
     pub patience_us: u64,
+    /// How long the drive tries again what it cannot read before it says so, microseconds. Default
+    /// 0. It cannot read what its backing file has lost.
+    #[serde(default)]
+    pub retries_us: u64,
 }
 
 impl Default for Params {
@@ -58,6 +62,7 @@ impl Default for Params {
             interface_bytes_s: 300_000_000,
             queue_depth: 32,
             patience_us: 400_000,
+            retries_us: 0,
         }
     }
 }
@@ -89,6 +94,7 @@ impl Params {
         within("turns a minute", self.rpm, 60, 1_000_000)?;
         within("the drive's buffer", self.buffer_bytes, 0, 1 << 40)?;
         within("patience", self.patience_us, 0, 60_000_000)?;
+        within("retries", self.retries_us, 0, 60_000_000)?;
         let depth = u64::try_from(self.queue_depth).unwrap_or(u64::MAX);
         within("the queue depth", depth, 1, 1024)
     }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -17,6 +18,9 @@ use crate::meta::{read_small, replace};
 
 /// Bytes at the beginning of a device that no replica gets.
 pub(super) const HEADER: u64 = 1 << 20;
+/// Where in them a check writes what it reads back.
+const PROBE_AT: u64 = HEADER / 2;
+const PROBE_BYTES: usize = 4096;
 /// The file in the volume's directory that names the device.
 pub(super) const NAME_FILE: &str = "hayloft.device";
 /// The smallest device that is worth it.
@@ -240,6 +244,31 @@ pub(super) fn is_still<D: Blocking>(device: &D, root: &Path, id: &DeviceId) -> R
             ))
         }
     }
+}
+
+/// Writes to the place that is kept for it, flushes, and reads back what was written.
+///
+/// # Errors
+/// Of the device; `MediaError` when it gives back something else.
+pub(super) fn probe<D: Blocking>(
+    device: &D,
+    root: &Path,
+    flush: impl FnOnce() -> Result<(), IoError>,
+) -> Result<(), IoError> {
+    static PROBES: AtomicU64 = AtomicU64::new(0);
+    let number = PROBES.fetch_add(1, Ordering::Relaxed) ^ u64::from(std::process::id()) << 32;
+    let written = number.to_le_bytes().repeat(PROBE_BYTES / size_of::<u64>());
+    let written = Bytes::from(written);
+    device.write(&[&written], PROBE_AT).1?;
+    flush()?;
+    let mut back = vec![0; PROBE_BYTES];
+    let n = device.read(&mut back, PROBE_BYTES, PROBE_AT)?;
+    if back[..n] == written[..] {
+        return Ok(());
+    }
+    let text = "the device does not give back what was written to it";
+    let kind = IoErrorKind::MediaError;
+    Err(IoError::new(kind, IoOp::Read, root, text))
 }
 
 /// What the directory says of its device.

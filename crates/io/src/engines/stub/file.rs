@@ -128,6 +128,13 @@ impl<D: Blocking> StubFile<D> {
         IoError::from_errno(op, &self.path, errno)
     }
 
+    /// An error of the device while it moved bytes of this stub: it is told of the stub, since
+    /// errors in different replicas are different errors.
+    fn on_device(&self, error: IoError, place: u64) -> IoError {
+        let error = error.of(&self.path);
+        error.with_context(format_args!("at {place} of its device"))
+    }
+
     fn must_be_writable(&self, op: IoOp) -> Result<(), IoError> {
         if self.writable {
             return Ok(());
@@ -226,8 +233,8 @@ impl<D: Blocking> StubFile<D> {
             let refs: Vec<&Bytes> = part.iter().collect();
             let (count, result) = self.volume.device.write(&refs, *place);
             done += count;
-            if result.is_err() {
-                return (done, result);
+            if let Err(error) = result {
+                return (done, Err(self.on_device(error, *place)));
             }
         }
         (done, Ok(()))
@@ -308,7 +315,8 @@ impl<D: Blocking> Blocking for StubFile<D> {
         for (place, len) in pieces {
             let len = usize::try_from(len).unwrap_or(usize::MAX);
             let target = &mut target[done..done + len];
-            let n = self.volume.device.read(target, len, place)?;
+            let read = self.volume.device.read(target, len, place);
+            let n = read.map_err(|e| self.on_device(e, place))?;
             done += n;
             if n < len {
                 let text = format!("the device ends at {}", at(place, n));

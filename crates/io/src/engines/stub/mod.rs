@@ -348,7 +348,10 @@ impl<D: Blocking> Elsewhere for Stubs<D> {
     }
 
     fn probe(&self) -> Result<(), IoError> {
-        device::is_still(&self.0.device, &self.0.root, &self.0.adopted.id)
+        device::is_still(&self.0.device, &self.0.root, &self.0.adopted.id)?;
+        // Without it no stub can be opened.
+        self.0.with_inventory(|_| ())?;
+        device::probe(&self.0.device, &self.0.root, || self.0.flush())
     }
 }
 

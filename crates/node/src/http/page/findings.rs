@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hayloft_io::disk::{DiskStats, Slowest};
-use hayloft_store::HeldByUpgrades;
+use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::super::WebHost;
 use crate::namenode::{ActorInfo, Phase};
@@ -27,6 +27,7 @@ pub fn findings(
     let mut all: Vec<String> = failed
         .map(|(dir, reason)| format!("The volume {} has failed: {reason}.", dir.display()))
         .collect();
+    all.extend(host.volumes().what.iter().filter_map(of_volume));
     all.extend(actors.iter().filter_map(of_namenode));
     let now = Instant::now();
     all.extend(
@@ -48,6 +49,23 @@ fn of_trash(held: &[HeldByUpgrades]) -> Option<String> {
              hayloft trash list says which."
         )
     })
+}
+
+fn of_volume(volume: &VolumeReport) -> Option<String> {
+    let errors = volume.errors;
+    if errors.places == 0 {
+        return None;
+    }
+    let searching = if errors.searching {
+        " All its replicas are being read."
+    } else {
+        ""
+    };
+    Some(format!(
+        "The disk of the volume {} had errors in {} files lately: exchange it.{searching}",
+        volume.path.display(),
+        errors.places
+    ))
 }
 
 fn of_namenode(actor: &ActorInfo) -> Option<String> {
@@ -155,6 +173,29 @@ mod tests {
             told.as_ref().is_some_and(|told| told.contains(" 11 bytes")),
             "{told:?}"
         );
+    }
+
+    #[test]
+    fn a_disk_that_fails_by_halves_is_told_of() {
+        let mut volume = VolumeReport {
+            path: "/data/3".into(),
+            storage: hayloft_store::StorageInfo {
+                id: "DS-1".into(),
+                storage_type: hayloft_wire::ids::StorageType::Disk,
+            },
+            used: 0,
+            free: 0,
+            reserved: 0,
+            reserved_for_replicas: 0,
+            blocks: 0,
+            errors: hayloft_store::DiskErrors::default(),
+        };
+        assert_eq!(of_volume(&volume), None);
+        volume.errors.places = 7;
+        volume.errors.searching = true;
+        let wanted = "The disk of the volume /data/3 had errors in 7 files lately: exchange it. \
+                      All its replicas are being read.";
+        assert_eq!(of_volume(&volume).as_deref(), Some(wanted));
     }
 
     #[test]

@@ -1,0 +1,237 @@
+//! Replicas that a client could not read, or that a client found damaged: they are looked at at
+//! once, beside the round of the block scanner and whatever its rate.
+//!
+//! What could not be read is tried once more where it failed, which costs as much as it did the
+//! client: so each replica of a dying disk is told within seconds, however many there are. What
+//! can be read then is compared with its checksums, one replica after the other.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_wire::ids::{ExtendedBlock, PoolId};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::{Instrument as _, debug};
+
+use super::look::{Looker, NotWhole, Pace, Sure};
+use super::search;
+use crate::error::StoreError;
+use crate::locks;
+use crate::state::StoreState;
+
+/// Suspects that may wait on a volume; more are forgotten, a search or the round finds them.
+const SUSPECTS_MAX: usize = 10_000;
+/// Suspects that are tried at once.
+const AT_ONCE: usize = 8;
+/// How long the second attempt may take.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+/// A suspect that was compared or told is not looked at again for this long.
+const AGAIN: Duration = Duration::from_secs(600);
+/// One that could be read at the second attempt may fail a client again soon.
+const AGAIN_IF_READ: Duration = Duration::from_secs(5);
+/// Suspects are compared at least this fast, bytes a second.
+const RATE_MIN: u64 = 32 << 20;
+
+/// A replica to look at soon.
+#[derive(Clone, Debug)]
+pub struct Suspect {
+    pool: PoolId,
+    id: i64,
+    why: Why,
+}
+
+/// Why it is suspect.
+#[derive(Clone, Debug)]
+enum Why {
+    /// Its data may differ from its checksums.
+    Damage,
+    /// The disk did not give its files, or this range of its data.
+    Unreadable(Option<Range<u64>>),
+}
+
+/// See [`Store::mark_suspect`](crate::Store::mark_suspect).
+pub fn mark_suspect(inner: &StoreState, block: &ExtendedBlock) {
+    mark(inner, block, Why::Damage);
+}
+
+/// The disk did not give the files of a replica, or this range of its data.
+pub fn mark_unreadable(inner: &StoreState, block: &ExtendedBlock, at: Option<Range<u64>>) {
+    mark(inner, block, Why::Unreadable(at));
+}
+
+fn mark(inner: &StoreState, block: &ExtendedBlock, why: Why) {
+    let Ok(pool) = inner.pool(&block.pool) else {
+        return;
+    };
+    let Some(slot) = pool.map.get(block.block.id) else {
+        return;
+    };
+    let suspect = Suspect {
+        pool: block.pool.clone(),
+        id: block.block.id,
+        why,
+    };
+    let suspects = locks::read(&inner.suspects);
+    let full = |sender: &mpsc::Sender<Suspect>| sender.try_send(suspect).is_err();
+    if suspects.get(&slot.volume()).is_some_and(full) {
+        debug!(%block, "too many suspects wait; the regular round finds this one");
+    }
+}
+
+/// Starts to look at suspects, and to search, on every volume where that has not begun.
+pub fn start(inner: &Arc<StoreState>) {
+    for volume in inner.volumes() {
+        let mut all = locks::write(&inner.suspects);
+        if all.contains_key(&volume.index) {
+            continue;
+        }
+        let (sender, suspects) = mpsc::channel(SUSPECTS_MAX);
+        all.insert(volume.index, sender);
+        let looker = Looker::new(inner, &volume);
+        let (compare, compared) = mpsc::channel(SUSPECTS_MAX);
+        let quick = Suspects {
+            looker: looker.clone(),
+            recent: HashMap::new(),
+            compare,
+        };
+        let searching = search::run(looker.clone());
+        let work = async move {
+            tokio::select! {
+                () = volume.gone.cancelled() => {}
+                () = quick.run(suspects) => {}
+                () = compare_all(&looker, compared) => {}
+                () = searching => {}
+            }
+        };
+        let stop = inner.stop.clone();
+        let work = async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = work => {}
+            }
+        };
+        inner.tasks.spawn(work.in_current_span());
+    }
+}
+
+/// Compares suspects with their checksums, one after the other.
+async fn compare_all(looker: &Looker, mut suspects: mpsc::Receiver<(PoolId, i64)>) {
+    let rate = looker.inner.config.scan.bytes_per_second.max(RATE_MIN);
+    let mut pace = Pace::rate(rate);
+    while let Some((pool, id)) = suspects.recv().await {
+        if let Ok(pool) = looker.inner.pool(&pool) {
+            looker.scan(&pool, id, &mut pace).await;
+        }
+    }
+    // The sender ends with the volume.
+    std::future::pending::<()>().await;
+}
+
+struct Suspects {
+    looker: Looker,
+    /// Suspects that were looked at, until when they are left alone.
+    recent: HashMap<(PoolId, i64), Instant>,
+    /// Those that can be read.
+    compare: mpsc::Sender<(PoolId, i64)>,
+}
+
+impl Suspects {
+    async fn run(mut self, mut suspects: mpsc::Receiver<Suspect>) {
+        let mut looks = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                Some((key, again)) = looks.next(), if !looks.is_empty() => {
+                    self.leave_alone(key, again);
+                }
+                suspect = suspects.recv(), if looks.len() < AT_ONCE => match suspect {
+                    Some(suspect) => looks.extend(self.begin(suspect)),
+                    None => break,
+                },
+            }
+        }
+        // The sender went with the volume, which tells those who wait for this.
+        std::future::pending::<()>().await;
+    }
+
+    /// Leaves a suspect alone for a while. Of too many some are looked at again too soon.
+    fn leave_alone(&mut self, key: (PoolId, i64), time: Duration) {
+        if self.recent.len() < SUSPECTS_MAX || self.recent.contains_key(&key) {
+            self.recent.insert(key, Instant::now() + time);
+        }
+    }
+
+    /// A look at a suspect, unless there was one a while ago or is one. It gives how long the
+    /// suspect is left alone.
+    fn begin(
+        &mut self,
+        Suspect { pool, id, why }: Suspect,
+    ) -> Option<impl Future<Output = ((PoolId, i64), Duration)> + use<>> {
+        let now = Instant::now();
+        if self.recent.len() >= SUSPECTS_MAX {
+            self.recent.retain(|_, until| *until > now);
+        }
+        let key = (pool, id);
+        if self.recent.get(&key).is_some_and(|until| *until > now) {
+            return None;
+        }
+        self.leave_alone(key.clone(), AGAIN);
+        let (looker, compare) = (self.looker.clone(), self.compare.clone());
+        Some(async move {
+            let again = look_at(&looker, &key, why, &compare).await;
+            (key, again)
+        })
+    }
+}
+
+/// Tries once more what could not be read, and tells of it if that fails too or takes too long.
+async fn look_at(
+    looker: &Looker,
+    key: &(PoolId, i64),
+    why: Why,
+    compare: &mpsc::Sender<(PoolId, i64)>,
+) -> Duration {
+    let Ok(pool) = looker.inner.pool(&key.0) else {
+        return AGAIN_IF_READ;
+    };
+    let Some(replica) = looker.here(&pool, key.1) else {
+        return AGAIN_IF_READ;
+    };
+    let (at, twice) = match why {
+        Why::Unreadable(at) => (at, true),
+        Why::Damage => (None, false),
+    };
+    let class = IoClass::ClientRead;
+    let glance = looker.glance(&pool, key.1, &replica, at.clone(), class);
+    let outcome = match tokio::time::timeout(LOOK_MAX, glance).await {
+        Ok(outcome) => outcome,
+        // A disk that tries for so long what it has failed at before is no better than it was.
+        Err(_) if twice => {
+            let text = format!("no answer for {} s after an error", LOOK_MAX.as_secs());
+            let error = IoError::new(IoErrorKind::MediaError, IoOp::Read, Path::new(""), text);
+            let doing = format!("reading replica blk_{} again", key.1);
+            Err(NotWhole::new(StoreError::io(doing, error), at))
+        }
+        Err(_) => Ok(0),
+    };
+    match outcome {
+        Err(found) => {
+            let sure = if twice || !found.is_of_disk() {
+                Sure::Yes
+            } else {
+                Sure::No
+            };
+            let told = looker.settle(&pool, key.1, &replica, found, sure).await;
+            if told { AGAIN } else { AGAIN_IF_READ }
+        }
+        Ok(_) => {
+            let room = compare.try_send(key.clone()).is_ok();
+            if room && !twice { AGAIN } else { AGAIN_IF_READ }
+        }
+    }
+}
