@@ -50,6 +50,12 @@ impl NotWhole {
         Self { error, at, seen }
     }
 
+    /// The process lacked what the look takes, which says nothing of the replica.
+    pub fn is_lack(&self) -> bool {
+        let io = self.error.io_error();
+        self.error.kind() == StoreErrorKind::Retry || io.is_some_and(|e| e.lacks().is_some())
+    }
+
     /// The disk said so, and may say something else the next time.
     pub fn is_of_disk(&self) -> bool {
         let io = self.error.io_error();
@@ -227,12 +233,18 @@ impl Looker {
         let Some(replica) = self.here(pool, id) else {
             return false;
         };
-        match self.verify(pool, id, &replica, pace).await {
-            Ok(()) => {
-                self.counts.scanned(&extended(pool, id, &replica), true);
-                false
-            }
-            Err(found) => self.settle(pool, id, &replica, found, Sure::No).await,
+        loop {
+            return match self.verify(pool, id, &replica, pace).await {
+                Ok(()) => {
+                    self.counts.scanned(&extended(pool, id, &replica), true);
+                    false
+                }
+                Err(found) if found.is_lack() => {
+                    tokio::time::sleep(volume_failure::LACKING).await;
+                    continue;
+                }
+                Err(found) => self.settle(pool, id, &replica, found, Sure::No).await,
+            };
         }
     }
 
@@ -260,10 +272,7 @@ impl Looker {
         let error = &found.error;
         // Everything else says that the replica, the pool or the volume went away meanwhile.
         let damaged = matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Io);
-        let lack = error
-            .io_error()
-            .is_some_and(|e| e.kind() == IoErrorKind::Retry);
-        if !damaged || lack {
+        if !damaged || found.is_lack() {
             return false;
         }
         if error.io_error().is_some() {

@@ -22,6 +22,7 @@ use tracing::{Instrument as _, debug};
 use super::look::{Looker, NotWhole, Pace, Sure};
 use super::search;
 use crate::error::StoreError;
+use crate::lifecycle::volume_failure::LACKING;
 use crate::locks;
 use crate::state::StoreState;
 
@@ -207,8 +208,14 @@ async fn look_at(
         Why::Damage => (None, false),
     };
     let class = IoClass::ClientRead;
-    let glance = looker.glance(&pool, key.1, &replica, at.clone(), class);
-    let outcome = match tokio::time::timeout(LOOK_MAX, glance).await {
+    let glance = loop {
+        let glance = looker.glance(&pool, key.1, &replica, at.clone(), class);
+        match tokio::time::timeout(LOOK_MAX, glance).await {
+            Ok(Err(found)) if found.is_lack() => tokio::time::sleep(LACKING).await,
+            outcome => break outcome,
+        }
+    };
+    let outcome = match glance {
         Ok(outcome) => outcome,
         // A disk that tries for so long what it has failed at before is no better than it was.
         Err(_) if twice => {

@@ -429,6 +429,8 @@ impl ReplicaReader {
         let error = StoreError::io(format!("reading replica {}", self.block), error);
         match self.own {
             Own::Decoded => return error,
+            // Its group mends it, or makes it suspect.
+            Own::Shared if self.mender.is_some() => {}
             Own::Shared if of_disk => suspects::mark_unreadable(&self.inner, &self.block, at),
             Own::Shared | Own::Alone => {}
         }

@@ -19,7 +19,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use hayloft_io::{IoClass, IoErrorKind, patiently};
+use hayloft_io::{IoClass, patiently};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 

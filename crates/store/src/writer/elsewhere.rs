@@ -167,6 +167,7 @@ impl Going {
                 live: Arc::clone(&live),
                 data: Arc::clone(&writer.data),
                 meta: Arc::clone(&writer.meta),
+                class: writer.class,
             };
             let written = files.write_plan(before, plan.clone(), false, self.write_behind.clone());
             match written.await {
@@ -177,7 +178,7 @@ impl Going {
                     tried.failed(&live.slice, live.block(), error);
                 }
                 Err(e) => return Err(e),
-                Ok(()) => {
+                Ok(_) => {
                     if !self.switch(&live).await {
                         live.release_reserved();
                         self.clear(&live).await;
