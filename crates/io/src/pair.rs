@@ -113,7 +113,7 @@ mod tests {
         let failing = FaultRule::new(Effect::Errno(5)).on(&[IoOp::Write]).times(1);
         let rule = faults.add(failing);
         pair(b"abc", 0).await.expect_err("the first fails");
-        assert_eq!(read(), [vec![], vec![]]);
+        assert_eq!(read(), [Vec::<u8>::new(), Vec::new()]);
         faults.remove(rule);
         pair(b"abc", 0).await.expect("writes");
         assert_eq!(read(), [b"abc".to_vec(), b"sum".to_vec()]);

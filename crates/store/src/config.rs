@@ -201,7 +201,7 @@ pub struct StoreConfig {
     /// How finalized replicas are protected by parity; `None`: they are not.
     pub parity: Option<ParityConfig>,
     /// Faults of the disk under a directory.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "faults"))]
     pub faults: Option<(PathBuf, std::sync::Arc<hayloft_io::decorators::Faults>)>,
 }
 
@@ -248,7 +248,7 @@ impl Default for StoreConfig {
                 reconcile_pause: Duration::from_secs(2),
             },
             parity: None,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "faults"))]
             faults: None,
         }
     }

@@ -126,7 +126,9 @@ fn claim(store: &StoreState, block: &ExtendedBlock, storage: &StorageInfo) -> Op
     if waiting.len() >= WAITING_MAX {
         return Some(Claim::Full);
     }
-    waiting.insert(damaged.clone()).then_some(Claim::Mine(damaged))
+    waiting
+        .insert(damaged.clone())
+        .then_some(Claim::Mine(damaged))
 }
 
 /// What `work` gives, unless the store stops or the storage goes before: what was on that is

@@ -60,7 +60,7 @@ pub async fn open_volume(
             return Err(StoreError::new(StoreErrorKind::Io, text));
         }
     };
-    #[cfg(test)]
+    #[cfg(any(test, feature = "faults"))]
     let engine = with_faults(store, root, engine);
     let metrics = Arc::new(IoMetrics::sampled(Arc::clone(sampling)));
     let engine: Arc<dyn Engine> = Arc::new(Metered::new(engine, Arc::clone(&metrics)));
@@ -194,7 +194,7 @@ async fn choose_engine(
 }
 
 /// The engine under the faults of a test, when they are for this directory or one above it.
-#[cfg(test)]
+#[cfg(any(test, feature = "faults"))]
 fn with_faults(store: &StoreConfig, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
     use hayloft_io::decorators::Faulty;
     match &store.faults {

@@ -10,6 +10,7 @@ const MS: u64 = 1_000_000;
 /// the shortest.
 fn round() -> Params {
     Params {
+        retries_us: 0,
         read_bytes_s: 100 * MB,
         write_bytes_s: 50 * MB,
         seek_average_us: 9_000,
