@@ -125,6 +125,22 @@ impl TestMount {
         run(Command::new("mount").args(["-o", mounted]).arg(on).arg(at)).map(drop)
     }
 
+    /// Mounts an ext4 again that was unmounted behind our back.
+    ///
+    /// # Errors
+    /// When it is not an ext4, or mounting fails.
+    pub fn mount_again(&self) -> Result<()> {
+        let image = self
+            .image
+            .as_ref()
+            .ok_or_else(|| TestkitError::Talk("not on a loop device".into()))?;
+        run(Command::new("mount")
+            .args(["-o", "loop,errors=remount-ro"])
+            .arg(image)
+            .arg(&self.at))?;
+        Ok(())
+    }
+
     /// Where it is mounted.
     #[must_use]
     pub fn path(&self) -> &Path {
