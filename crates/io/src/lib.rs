@@ -64,7 +64,7 @@ pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};
 pub use known::{Known, known};
 pub use lock::RecordLock;
-pub use means::{Means, descriptors_max, descriptors_open, patiently};
+pub use means::{Means, descriptors_max, descriptors_open, is_of_the_disk, patiently};
 pub use meta::{Meta, MetaHook, Space};
 pub use mount::{Mount, mount_of};
 pub use pair::{FileWrite, write_pair};

@@ -103,11 +103,22 @@ impl Means {
     }
 }
 
+/// Bytes that a process with enough memory can have at any time.
+const SOME_MEMORY: usize = 4 << 20;
+
+/// Whether a shortage that lasts is none of the process: ext4 says `ENOMEM` for each name on a
+/// device that has become shorter, or is gone. Blocks.
+#[must_use]
+pub fn is_of_the_disk(means: Means) -> bool {
+    let there = || Vec::<u8>::new().try_reserve_exact(SOME_MEMORY).is_ok();
+    means == Means::Memory && there() && std::fs::File::open("/dev/null").is_ok()
+}
+
 /// Does `work`, again and again for two seconds while the process lacks something for it. It must
 /// have no effect when it fails so. Blocks: for threads of disks.
 ///
 /// # Errors
-/// Those of `work`; a shortage that lasted.
+/// Those of `work`; a shortage that lasted. It is `EIO` when the disk means something else by it.
 pub fn patiently<T>(mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let (began, mut pause) = (Instant::now(), PAUSE);
     loop {
@@ -120,7 +131,8 @@ pub fn patiently<T>(mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         };
         means.note();
         if began.elapsed() >= PATIENCE {
-            return Err(error);
+            let of_disk = is_of_the_disk(means);
+            return Err(if of_disk { Errno::IO.into() } else { error });
         }
         thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);

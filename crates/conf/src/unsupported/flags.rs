@@ -66,7 +66,7 @@ fn assignment(line: &str) -> Option<(&'static str, &str)> {
         let rest = line.strip_prefix(name)?;
         rest.strip_prefix("+=").or_else(|| rest.strip_prefix('='))
     };
-    VARIABLES.iter().find_map(|name| Some((*name, set(&name)?)))
+    VARIABLES.iter().find_map(|name| Some((*name, set(name)?)))
 }
 
 /// What a flag asks of a JVM that an operator would miss here.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use hayloft_io::{IoError, Means};
+use hayloft_io::{IoError, Means, is_of_the_disk};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use tokio::sync::{MutexGuard, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -108,6 +108,9 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 /// A check for which the process lacks something is made again after so long.
 pub const LACKING: Duration = Duration::from_secs(1);
 
+/// Checks in a row for which a disk says that the process lacks what it has. Then it is the disk.
+const LACKED_MAX: u32 = 3;
+
 /// Checks a volume and fails it if the check fails or does not end in time. While a check runs,
 /// others of the same volume wait for it and share its result.
 pub async fn check(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
@@ -132,6 +135,7 @@ async fn check_unless(
         return;
     }
     let limit = inner.config.check_timeout;
+    let mut lacked = 0;
     let reason = loop {
         let began = Instant::now();
         match tokio::time::timeout(limit, health::check(volume)).await {
@@ -141,10 +145,13 @@ async fn check_unless(
                 return;
             }
             // The check failed, not the volume.
-            Ok(Err(error)) if error.lacks().is_some() => tokio::select! {
+            Ok(Err(error)) if lacked < LACKED_MAX && error.lacks().is_some() => tokio::select! {
                 () = inner.stop.cancelled() => return,
                 () = volume.gone.cancelled() => return,
-                () = tokio::time::sleep(LACKING) => {}
+                () = tokio::time::sleep(LACKING) => {
+                    let means = error.lacks().filter(|means| is_of_the_disk(*means));
+                    lacked += u32::from(means.is_some());
+                }
             },
             Ok(Err(error)) => break error.to_string(),
             Err(_) => break format!("no answer for {} s", limit.as_secs()),

@@ -113,3 +113,18 @@ async fn the_names_of_a_directory_are_made_durable_later() {
     assert!(volume.commits.may_stamp(), "nothing was lost");
     nothing_happened(&mut node);
 }
+
+/// ext4 says so of each name on a device that has become shorter, or is gone.
+#[tokio::test]
+async fn a_disk_that_always_says_that_memory_lacks_has_failed() {
+    let (mut node, faults) = start().await;
+    node.put(1, 1001, 3000).await;
+    faults.add(lacks(12));
+    node.store.check_volumes().await;
+    assert_eq!(node.store.failure_summary().failed_locations.len(), 1);
+    let told = node.events.recv().await;
+    assert!(
+        matches!(told, Some(StoreEvent::VolumeFailed { .. })),
+        "{told:?}"
+    );
+}

@@ -243,6 +243,18 @@ impl Lab {
         Ok(())
     }
 
+    /// Writes a file that a full disk may refuse; whether it is there.
+    pub fn write_if_room(&mut self, dice: &mut Dice) -> Result<bool> {
+        match self.write(dice) {
+            Err(TestkitError::Client { .. }) => {
+                let path = format!("/f{}", self.ledger.written);
+                self.fs.fs(&["-rm", "-f", "-skipTrash", &path])?;
+                Ok(false)
+            }
+            written => written.map(|()| true),
+        }
+    }
+
     pub fn append(&mut self, dice: &mut Dice) -> Result<()> {
         let Some(at) = self.any_file(dice) else {
             return Ok(());
