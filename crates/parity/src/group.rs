@@ -112,6 +112,19 @@ impl TableGroup {
         self.lost_units().len() <= self.record.shape.parity()
     }
 
+    /// Whether it decodes all of its units still when what it has on a storage is gone.
+    #[must_use]
+    pub fn decodes_without(&self, storage: &str) -> bool {
+        let record = &self.record;
+        let on = |unit: usize| match unit.checked_sub(record.shape.data()) {
+            None => record.members.get(unit).map(|member| &*member.storage),
+            Some(parity) => record.parity.get(parity).map(|parity| &*parity.storage),
+        };
+        let units = 0..record.shape.units();
+        let lost = units.filter(|unit| !self.available(*unit) || on(*unit) == Some(storage));
+        self.protects() && lost.count() <= record.shape.parity()
+    }
+
     pub(crate) fn protects(&self) -> bool {
         self.phase != GroupPhase::Encoding
     }

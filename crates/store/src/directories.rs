@@ -12,13 +12,14 @@ use hayloft_io::mount_of;
 
 use crate::check_swap::is_volume;
 use crate::config::VolumeConfig;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::read_small;
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VersionError, VolumeVersion};
 use crate::locks;
 use crate::startup::adopt_identity;
 use crate::state::{StoreIdentity, StoreState};
+use crate::volume::OpenedVolume;
 use crate::volume::remembered::NodeMemory;
 
 /// What VERSION of a directory says.
@@ -192,6 +193,22 @@ pub fn whose(looks: &[Look]) -> Result<Option<StoreIdentity>, StoreError> {
             }),
         }
     }
+    // One whose VERSION is damaged may remember all the same whose it was, in this place.
+    for look in looks
+        .iter()
+        .filter(|look| !matches!(look.found, Found::Of(_)))
+    {
+        let memory = look.memory.as_ref();
+        let Some(uuid) = memory.and_then(|memory| memory.home_of(&look.config.path)) else {
+            continue;
+        };
+        let own = |claim: &&mut Claim<'_>| claim.identity.datanode_uuid == uuid;
+        if let Some(claim) = claims.iter_mut().find(own) {
+            claim.at_home += 1;
+        } else if !claims.is_empty() {
+            return Err(only_others(&look.config.path, uuid, &claims));
+        }
+    }
     claims.sort_by_key(|claim| Reverse(claim.weight()));
     match &claims[..] {
         [] => Ok(None),
@@ -218,6 +235,18 @@ fn undecided(one: &Claim<'_>, other: &Claim<'_>) -> StoreError {
          host's: {}, and {}. Take those of the other one out of dfs.datanode.data.dir",
         told(one),
         told(other)
+    ))
+}
+
+/// The refusal where a directory of this host is damaged, and all the others are of other nodes.
+fn only_others(path: &Path, uuid: &str, claims: &[Claim<'_>]) -> StoreError {
+    let others = claims.iter().flat_map(|claim| &claim.directories);
+    let others: Vec<String> = others.map(|dir| dir.display().to_string()).collect();
+    StoreError::incompatible(format!(
+        "{} is of this host's DataNode {uuid} and has no {VERSION} that can be used; {} belong to \
+         others: take those out of dfs.datanode.data.dir, or restore {VERSION}",
+        path.display(),
+        others.join(", ")
     ))
 }
 
@@ -273,6 +302,29 @@ impl Look {
                 }
                 _ => Ok(()),
             },
+        }
+    }
+}
+
+impl Look {
+    /// Why the directory cannot be a volume of this node, now that it is open: of one that the look
+    /// could not read it is known only now whose it is.
+    ///
+    /// # Errors
+    /// `Incompatible` when it is of another node; `Io` when it has no VERSION, and it is not known
+    /// whether it ever had one.
+    pub fn confirm(&self, inner: &StoreState, opened: &OpenedVolume) -> Result<(), StoreError> {
+        match (&self.found, &opened.version) {
+            (_, Some(version)) => adopt_identity(inner, &self.config.path, version),
+            (Found::Unknown, None) => Err(StoreError::new(
+                StoreErrorKind::Io,
+                format!(
+                    "{}: it could not be read at first, and has no {VERSION} now: whether it is \
+                     new is not known. Look at its disk, and start the node again",
+                    self.config.path.display()
+                ),
+            )),
+            (_, None) => Ok(()),
         }
     }
 }

@@ -75,6 +75,7 @@ async fn add(inner: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), Store
     let look = directories::look_at(inner, config).await;
     look.check(inner)?;
     let opened = inner.open_volume(config).await?;
+    look.confirm(inner, &opened)?;
     let volume = admit(inner, opened).await?;
     crate::lifecycle::delete::start_lanes(inner);
     crate::background::block_scanner::start(inner);

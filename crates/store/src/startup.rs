@@ -118,7 +118,9 @@ async fn open_volumes(inner: &Arc<StoreState>) -> Result<Vec<OpenedVolume>, Stor
     directories::recall(inner, &looks);
     let attempts = looks.iter().map(|look| async {
         look.check(inner)?;
-        open_patiently(inner, &look.config).await
+        let opened = open_patiently(inner, &look.config).await?;
+        look.confirm(inner, &opened)?;
+        Ok::<_, StoreError>(opened)
     });
     let attempts = futures_util::future::join_all(attempts).await;
     let mut opened = Vec::new();

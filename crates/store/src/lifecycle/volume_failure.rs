@@ -19,7 +19,7 @@ use crate::parity;
 use crate::replica::{Gone, Slot};
 use crate::state::StoreState;
 use crate::types::{FailedVolume, FailureSummary, StoreEvent};
-use crate::volume::{GoodCheck, Volume, health};
+use crate::volume::{BlockPoolSlice, GoodCheck, Volume, health};
 
 /// Takes note of an error that says that the medium or the file system is damaged, and checks the
 /// volume in the background; it fails if the check fails.
@@ -33,9 +33,16 @@ pub fn suspect(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: &IoError) {
 
 /// Checks a volume in the background.
 pub fn check_soon(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+    // One that waits for its turn serves all who ask meanwhile.
+    if volume.check_waits.swap(true, Ordering::AcqRel) {
+        return;
+    }
     let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
     let tracker = inner.tasks.clone();
-    tracker.spawn(async move { check(&inner, &volume).await });
+    tracker.spawn(async move {
+        check(&inner, &volume).await;
+        volume.check_waits.store(false, Ordering::Release);
+    });
 }
 
 /// Counts an error by its place, unless it is of another volume: what copies names both. Errors in
@@ -89,13 +96,15 @@ async fn give_up(inner: &Arc<StoreState>, volume: &Arc<Volume>, places: usize) {
         )
     };
     let minutes = inner.config.errors.window.as_secs().div_ceil(60);
-    if tolerated(inner.config.tolerated_failures(), healthy, failed) {
+    // What can be read of it is worth more than nothing.
+    let spare = inner.parity.is_none() || parity::can_do_without(inner, volume);
+    if spare && tolerated(inner.config.tolerated_failures(), healthy, failed) {
         let reason = format!("errors in {places} places within {minutes} minutes");
         fail_in_turn(inner, volume, &reason, turn).await;
     } else if !volume.errors.is_told.swap(true, Ordering::Relaxed) {
         error!(volume = %volume.root.display(), places, minutes, "the disk has too many errors, \
-            and the node may not go on without it (dfs.datanode.failed.volumes.tolerated): it is \
-            served as far as it can be read. Exchange the disk");
+            and the node may not go on without it (dfs.datanode.failed.volumes.tolerated, or data \
+            without parity): it is served as far as it can be read. Exchange the disk");
     }
 }
 
@@ -138,6 +147,7 @@ async fn check_unless(
     let mut lacked = 0;
     let reason = loop {
         let began = Instant::now();
+        let slices = locks::read(&volume.slices).clone();
         match tokio::time::timeout(limit, health::check(volume)).await {
             Ok(Ok(())) => {
                 let ended = Instant::now();
@@ -153,6 +163,8 @@ async fn check_unless(
                     lacked += u32::from(means.is_some());
                 }
             },
+            // A pool that left meanwhile took its directories with it.
+            Ok(Err(_)) if !has_all(volume, &slices) => {}
             Ok(Err(error)) => break error.to_string(),
             Err(_) => break format!("no answer for {} s", limit.as_secs()),
         }
@@ -161,6 +173,14 @@ async fn check_unless(
     if !inner.stop.is_cancelled() {
         fail(inner, volume, &reason).await;
     }
+}
+
+/// Whether all of these pools are still on the volume.
+fn has_all(volume: &Volume, slices: &[Arc<BlockPoolSlice>]) -> bool {
+    let now = locks::read(&volume.slices);
+    slices
+        .iter()
+        .all(|slice| now.iter().any(|there| Arc::ptr_eq(there, slice)))
 }
 
 /// Looks at a failed operation: when it suspects the volume, the volume is checked. Gives the

@@ -78,6 +78,40 @@ impl Pool {
     }
 }
 
+/// Whether nothing would be lost with a volume: each finalized replica on it has a group that
+/// decodes it still when all that the groups have there is gone.
+pub fn can_do_without(store: &StoreState, volume: &Volume) -> bool {
+    let Some(parity) = &store.parity else {
+        return false;
+    };
+    let storage = &volume.info.id;
+    let mut left: Vec<(PoolId, i64, u64)> = Vec::new();
+    for pool in store.pools() {
+        pool.map.for_each(|id, slot| {
+            if slot.volume() == volume.index {
+                let len = match slot {
+                    Slot::Finalized(replica) => replica.len,
+                    // It is being written, or waits for its recovery.
+                    Slot::Live(_) => u64::MAX,
+                };
+                left.push((pool.id().clone(), id, len));
+            }
+        });
+    }
+    let table = parity.table();
+    // What other disks have lost already must not be lost for good.
+    let mut lacking = table.iter().filter(|group| !group.lost_units().is_empty());
+    if lacking.any(|group| group.decodes() && !group.decodes_without(storage)) {
+        return false;
+    }
+    left.iter().all(|(pool, id, len)| {
+        let cover = table.cover(pool, *id, storage);
+        let group = cover.filter(|(_, covered)| covered == len);
+        let group = group.and_then(|(unit, _)| table.get(unit.group));
+        group.is_some_and(|group| group.decodes_without(storage))
+    })
+}
+
 /// Has a unit decode the replica of block `id` from now on; whether it does. Of two groups that
 /// have the replica one decodes it, rather the one that stays; the other does without.
 pub(super) fn keep_degraded(

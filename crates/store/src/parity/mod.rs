@@ -74,8 +74,8 @@ use crate::state::StoreState;
 pub use changes::recent_key;
 pub use changes::{before_change, finalized, keep_written, note_write, written};
 pub use degraded::{
-    Damage, DegradedReplica, append_reports, append_storages, forget_degraded, keep_serving,
-    open_degraded, open_instead, reference_degraded, volume_left,
+    Damage, DegradedReplica, append_reports, append_storages, can_do_without, forget_degraded,
+    keep_serving, open_degraded, open_instead, reference_degraded, volume_left,
 };
 pub use heal::{heal, heal_now};
 pub use kept::make_room;

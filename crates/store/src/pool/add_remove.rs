@@ -57,6 +57,14 @@ pub async fn add_pool(
     for (volume, outcome) in outcomes {
         match outcome {
             Ok(joining) => adopt(inner, &pool, joining).await,
+            // The directory of this pool is wrong, and others are served there.
+            Err(error)
+                if error.kind() == StoreErrorKind::Incompatible
+                    && !locks::read(&volume.slices).is_empty() =>
+            {
+                warn!(volume = %volume.root.display(), pool = %pool.id(), %error, "this pool does \
+                    without the volume");
+            }
             Err(e) => crate::lifecycle::volume_failure::fail(inner, volume, &e.to_string()).await,
         }
     }
@@ -103,7 +111,17 @@ fn bear_refusals(
     let Some(first) = refused.find(|error| error.kind() == StoreErrorKind::Incompatible) else {
         return Ok(());
     };
-    let failed = locks::read(&inner.volumes).failed.len() + outcomes.len() - usable;
+    // A volume that is new to the pool says nothing for the NameNode.
+    let vouched = |(_, outcome): &(_, Result<Joining, StoreError>)| {
+        outcome.as_ref().is_ok_and(|joining| !joining.is_new())
+    };
+    if !outcomes.iter().any(vouched) {
+        return Err(first.clone());
+    }
+    let newly = outcomes
+        .iter()
+        .filter(|(volume, outcome)| outcome.is_err() && !volume.is_failed());
+    let failed = locks::read(&inner.volumes).failed.len() + newly.count();
     match tolerated(inner.config.tolerated_failures(), usable, failed) {
         true => Ok(()),
         false => Err(first.clone()),

@@ -28,6 +28,13 @@ pub struct Joining {
     upgrade: FoundUpgrade,
 }
 
+impl Joining {
+    /// The pool has never been on the volume.
+    pub fn is_new(&self) -> bool {
+        self.upgrade.is_new()
+    }
+}
+
 /// Formats or checks the pool on a volume and finds its replicas. While the process lacks something
 /// for that, it waits: neither the volume nor the pool is to blame.
 pub async fn add_slice(

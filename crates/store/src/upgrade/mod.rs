@@ -49,6 +49,14 @@ pub struct FoundUpgrade {
     new: bool,
 }
 
+impl FoundUpgrade {
+    /// The pool has never been there.
+    #[must_use]
+    pub fn is_new(self) -> bool {
+        self.new
+    }
+}
+
 /// What an earlier process has not finished in the directory of a volume or pool; as an inner
 /// error what cannot be, in words.
 pub fn interrupted(root: &Path) -> io::Result<Result<Option<Unfinished>, &'static str>> {

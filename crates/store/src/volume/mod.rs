@@ -82,6 +82,8 @@ pub struct Volume {
     pub invalidations: Invalidations,
     /// Held by a running check; the last good one.
     pub checked: tokio::sync::Mutex<Option<GoodCheck>>,
+    /// A task waits for a check, or makes one.
+    pub check_waits: AtomicBool,
     /// Errors of its disk.
     pub errors: VolumeErrors,
     /// It has a block scanner.
@@ -204,6 +206,7 @@ impl Volume {
             gone: CancellationToken::new(),
             invalidations: Invalidations::new(),
             checked: tokio::sync::Mutex::default(),
+            check_waits: AtomicBool::new(false),
             errors: VolumeErrors::default(),
             is_scanned: AtomicBool::new(false),
         }

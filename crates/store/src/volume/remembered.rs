@@ -82,6 +82,13 @@ impl NodeMemory {
             && self.host == host_name()
     }
 
+    /// The datanode whose directory it says this is: it was on this host, in this directory.
+    #[must_use]
+    pub fn home_of(&self, directory: &Path) -> Option<&str> {
+        let here = self.host == host_name() && self.storage(directory).is_some();
+        here.then_some(self.datanode_uuid.as_str())
+    }
+
     /// The newest of several that are of one node.
     pub fn newest<'a>(all: impl Iterator<Item = &'a Self>, datanode_uuid: &str) -> Option<Self> {
         let of_node = all.filter(|memory| memory.datanode_uuid == datanode_uuid);

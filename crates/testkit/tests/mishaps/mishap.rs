@@ -143,7 +143,7 @@ impl Lab {
         // Those of the ended node that were on the dead disk are decoded by the next process.
         self.start_again()?;
         self.check_all(&[], false)?;
-        self.rebuilt()?;
+        self.rebuilt(disk)?;
         self.put_in(disk, dice)
     }
 
@@ -152,7 +152,7 @@ impl Lab {
         let disk = self.any_mount(dice);
         self.mount(disk)?.break_disk()?;
         self.check_all(&[], false)?;
-        self.rebuilt()?;
+        self.rebuilt(disk)?;
         self.check_status()?;
         let mut dead = vec![disk];
         if again {
@@ -163,7 +163,7 @@ impl Lab {
             self.mount(other)?.break_disk()?;
             self.check_all(&[], false)?;
             self.cluster.node(0).process()?.check_alive()?;
-            self.rebuilt()?;
+            self.rebuilt(other)?;
             dead.push(other);
         }
         self.work(dice)?;
@@ -183,7 +183,7 @@ impl Lab {
         let disk = self.any_mount(dice);
         self.mount(disk)?.break_disk()?;
         self.check_all(&[], true)?;
-        self.rebuilt()?;
+        self.rebuilt(disk)?;
         self.put_in(disk, dice)
     }
 
@@ -222,7 +222,7 @@ impl Lab {
         self.mount(disk)?.abort()?;
         self.work(dice)?;
         self.check_all(&[], true)?;
-        self.rebuilt()?;
+        self.rebuilt(disk)?;
         self.put_in(disk, dice)
     }
 
@@ -248,7 +248,7 @@ impl Lab {
             .transpose()?;
         self.check_all(&[], false)?;
         self.work(dice)?;
-        self.rebuilt()?;
+        self.rebuilt(DISKS - 1)?;
         drop(hung);
         self.restart(dice.below(2) == 0)
     }
@@ -376,9 +376,21 @@ impl Lab {
         })
     }
 
-    /// Waits until a volume has failed for each node that runs, and nothing is left to rebuild.
-    fn rebuilt(&self) -> Result<()> {
+    /// Waits until no node uses its directory on a disk, and nothing is left to rebuild.
+    fn rebuilt(&self, disk: usize) -> Result<()> {
+        let data = self.data(disk).display().to_string();
         self.wait_status("a dead disk's units rebuilt", |now| {
+            let on_disk = |volume: &&serde_json::Value| {
+                let directory = volume["directory"].as_str();
+                directory.is_some_and(|directory| directory.starts_with(&data))
+            };
+            let volumes = now["volumes"].as_array().into_iter().flatten();
+            if volumes
+                .filter(on_disk)
+                .any(|volume| volume["in_use"] == true)
+            {
+                return false;
+            }
             let of = |name: &str| now[name].as_u64().unwrap_or(u64::MAX);
             let gone = now["volumes"].as_array().into_iter().flatten();
             let still = gone

@@ -269,7 +269,12 @@ impl Rolling {
         self.delete(gone)?;
         self.roll_back_namenode()?;
         // The blocks that the nodes hold in trash are missing.
-        self.dfsadmin(&["-safemode", "leave"])?;
+        wait::until("a NameNode that leaves safe mode", seconds(60), || {
+            Ok(match self.dfsadmin(&["-safemode", "leave"]) {
+                Ok(_) => Seen::Done(()),
+                Err(error) => Seen::NotYet(error.to_string()),
+            })
+        })?;
         self.wait_markers(0)?;
         self.come_and_go()?;
         self.expect_trashed(self.files())?;
