@@ -9,7 +9,7 @@ use hayloft_io::{EngineDescription, IoError, PLUGIN_PREFIX, describe_plugin, eng
 use serde_json::json;
 
 use crate::error::{CliError, FINDING};
-use crate::plugin_trial::{CaseArgs, Tried, try_apart};
+use crate::plugin_trial::{CaseArgs, TriedPlugin, try_apart};
 
 /// `hayloft engine`.
 #[derive(Debug, Args)]
@@ -209,7 +209,7 @@ fn engine_name(args: &TestArgs) -> Result<String, CliError> {
     Ok(name.trim_end().to_owned())
 }
 
-fn say(case: &ContractCase, tried: &Tried) {
+fn say(case: &ContractCase, tried: &TriedPlugin) {
     let words = case.name.replace('_', " ");
     match &tried.wrong {
         None => println!("ok      {words} ({:.1} s)", tried.seconds),

@@ -60,7 +60,7 @@ pub struct CaseArgs {
 
 /// What a case came to, in a process of its own.
 #[derive(Debug)]
-pub struct Tried {
+pub struct TriedPlugin {
     /// What is wrong, as a sentence; `None`: nothing.
     pub wrong: Option<String>,
     /// Why the engine is another one than was asked for.
@@ -126,7 +126,7 @@ fn rig(args: &CaseArgs) -> Result<(EngineRig, Option<String>), IoError> {
 }
 
 /// Carries out a case in a process of its own, or only opens a volume there.
-pub fn try_apart(args: &CaseArgs) -> Result<Tried, CliError> {
+pub fn try_apart(args: &CaseArgs) -> Result<TriedPlugin, CliError> {
     let mut command = Command::new(OWN_PROGRAM);
     command.args(["plugin-trial", "case"]);
     command.arg("--limit").arg(args.limit.to_string());
@@ -148,12 +148,12 @@ pub fn try_apart(args: &CaseArgs) -> Result<Tried, CliError> {
     });
     let text = |answer: &Value, what: &str| answer[what].as_str().map(str::to_owned);
     Ok(match answer {
-        Ok(answer) => Tried {
+        Ok(answer) => TriedPlugin {
             wrong: text(&answer, "wrong"),
             remark: text(&answer, "remark"),
             seconds: answer["seconds"].as_f64().unwrap_or_default(),
         },
-        Err(how) => Tried {
+        Err(how) => TriedPlugin {
             wrong: Some(format!("in a process of its own it {how}")),
             remark: None,
             seconds: 0.0,

@@ -75,7 +75,7 @@ fn a_disk_that_gives_no_answer_is_left_out() {
     let output = pool(&["status"], dir.path());
     // Lets the reader that was left behind go.
     drop(std::fs::OpenOptions::new().write(true).open(&pipe));
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.status.code(), Some(1), "no node runs: {output:?}");
     assert!(said(&output).contains("one: no answer"), "{output:?}");
 }
 
@@ -97,7 +97,7 @@ fn the_newest_status_counts_and_a_finding_shows() {
     leave(&dir.path().join("one"), &old);
     leave(&dir.path().join("two"), &now);
     let output = pool(&["status", "--json"], dir.path());
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.status.code(), Some(1), "no node runs: {output:?}");
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     for (field, bytes) in [
         ("protected_bytes", 3 << 20),

@@ -1,6 +1,6 @@
 //! `hayloft lab disk`: carries a modelled disk until it is told to stop.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -195,7 +195,8 @@ fn print(json: &serde_json::Result<String>) -> Result<(), CliError> {
     let text = json
         .as_ref()
         .map_err(|e| CliError::new(format!("cannot print: {e}"), "stdout", ""))?;
-    println!("{text}");
-    crate::output::flush();
-    Ok(())
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(|e| CliError::new(format!("cannot print: {e}"), "stdout", ""))
 }

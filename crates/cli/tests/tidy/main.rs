@@ -24,7 +24,7 @@ const PAGES: [(&str, usize); 3] = [
     ("CONTRIBUTING.md", 400),
 ];
 /// Words of all pages below docs.
-const DOCS_WORDS: usize = 19_700;
+const DOCS_WORDS: usize = 19_900;
 /// Words of a sentence on a page.
 const SENTENCE_WORDS: usize = 25;
 

@@ -116,8 +116,8 @@ impl Parity {
         match begins_with(sums, &path, &place, IoClass::Scan).await {
             Ok(true) => return false,
             Ok(false) => {}
-            // What the process lacks is no damage; nor is a disk that gave no answer, or that is not
-            // in use any more.
+            // What the process lacks is no damage; nor is a disk that gave no answer, or that is in
+            // use no more.
             Err(error) if !is_damage(&error) => {
                 debug!(%error, "a unit of a parity group is not compared");
                 return false;
