@@ -326,7 +326,7 @@ fn load_one_rbw(
     let meta = paths
         .rbw()
         .join(names::meta_name(block.id, block.generation_stamp));
-    let as_written = was_written_since_boot(&meta);
+    let mut as_written = was_written_since_boot(&meta) && files.are_plain();
     let valid = if recent {
         recent::validate_all(files, &data, &meta)
     } else {
@@ -334,9 +334,16 @@ fn load_one_rbw(
     };
     let valid = valid.and_then(|valid| {
         let valid = validate::with_kept_end(files, &data, &meta, valid)?;
+        let reaches = validate::reaches_last_chunk(files, &data, &meta, &valid);
+        if as_written && !reaches.unwrap_or(false) {
+            as_written = false;
+            // Where this fails the cut does too, and the next start finds as much.
+            let _ = disown(&meta);
+        }
         cut(files, &data, &meta, &valid)?;
         Ok(valid)
     });
+    as_written &= valid.is_ok();
     let valid = match valid {
         Err(error) if recent::is_passing(files, &error) => return Err(error),
         other => other,
@@ -369,6 +376,13 @@ fn load_one_rbw(
     })
 }
 
+/// Has this start and later ones take a replica for one that may have lost acknowledged bytes, as
+/// after power loss.
+fn disown(meta: &Path) -> io::Result<()> {
+    patiently(|| fs::OpenOptions::new().write(true).open(meta))?
+        .set_modified(SystemTime::UNIX_EPOCH)
+}
+
 /// Whether a meta file was last written since the system was booted.
 fn was_written_since_boot(meta: &Path) -> bool {
     let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -377,7 +391,8 @@ fn was_written_since_boot(meta: &Path) -> bool {
     // Clocks of files are coarse, but behind: what counts is written long after the boot.
     written.is_ok_and(|written| {
         let age = SystemTime::now().duration_since(written);
-        age.unwrap_or_default() < up
+        // A time in the future says nothing.
+        age.is_ok_and(|age| age < up)
     })
 }
 
