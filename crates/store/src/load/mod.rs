@@ -333,7 +333,15 @@ fn load_one_rbw(
         validate(files, &data, &meta)
     };
     let valid = valid.and_then(|valid| {
-        let valid = validate::with_kept_end(files, &data, &meta, valid)?;
+        let valid = match validate::with_kept_end(files, &data, &meta, valid) {
+            Err(error) if recent::is_passing(files, &error) => return Err(error),
+            Err(error) => {
+                warn!(%block, %error, "cannot tell whether more of a replica that was being \
+                    written is intact than its checksums say");
+                valid
+            }
+            Ok(valid) => valid,
+        };
         let reaches = validate::reaches_last_chunk(files, &data, &meta, &valid);
         if as_written && !reaches.unwrap_or(false) {
             as_written = false;

@@ -196,7 +196,7 @@ pub fn with_kept_end(
     let Some(checksum) = valid.checksum.filter(|c| c.kind() != ChecksumKind::Null) else {
         return Ok(valid);
     };
-    let meta = File::open(meta)?;
+    let meta = patiently(|| File::open(meta))?;
     let meta_len = meta.metadata()?.len();
     // Without them the checksums decide, as on a file system that keeps none.
     let ends = kept_end::kept(&meta).unwrap_or_default().into_iter();
