@@ -29,6 +29,8 @@ const PIECE_BYTES: usize = 1 << 20;
 const TOLD: Duration = Duration::from_secs(600);
 /// The same where parity may mend it.
 const MENDED: Duration = Duration::from_secs(5);
+/// Bytes of a page of the page cache, or a multiple of it.
+const PAGE: u64 = 64 << 10;
 /// Bytes around a failed read that a second look reads, at most.
 const RANGE_MAX: u64 = 4 << 20;
 
@@ -160,7 +162,7 @@ impl Looker {
         class: IoClass,
     ) -> Result<u64, NotWhole> {
         let reader = self.open(pool, id, replica, class).await?;
-        reader.forget_cached().await;
+        reader.forget_cached_sums().await;
         let checksum = reader.checksum();
         let chunk = u64::from(checksum.bytes_per_checksum());
         let chunks = reader.readable_len().div_ceil(chunk);
@@ -178,6 +180,10 @@ impl Looker {
             let range = at.start..end.min(at.start.saturating_add(RANGE_MAX));
             let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(0);
             if len > 0 {
+                // Only this: clients may be reading the rest. Parts of pages are not dropped.
+                let from = range.start / PAGE * PAGE;
+                let bytes = range.end.next_multiple_of(PAGE) - from;
+                reader.advise(Advice::DontNeed, from, bytes).await;
                 let buf = AlignedBuf::unpooled(len);
                 let read = reader.read_data(buf, range.start, len).await;
                 read.map_err(|error| NotWhole::new(error, Some(range)))?;

@@ -30,7 +30,8 @@ use crate::state::StoreState;
 const SUSPECTS_MAX: usize = 10_000;
 /// Suspects that are tried at once.
 const AT_ONCE: usize = 8;
-/// How long the second attempt may take.
+/// How long the second attempt may take. On a disk that is only busy the third may take twice as
+/// long: a replica is told after 15 s at the latest.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 /// A suspect that was compared or told is not looked at again for this long.
 const AGAIN: Duration = Duration::from_secs(600);
@@ -208,10 +209,12 @@ async fn look_at(
         Why::Damage => (None, false),
     };
     let class = IoClass::ClientRead;
+    let mut limit = LOOK_MAX;
     let glance = loop {
         let glance = looker.glance(&pool, key.1, &replica, at.clone(), class);
-        match tokio::time::timeout(LOOK_MAX, glance).await {
+        match tokio::time::timeout(limit, glance).await {
             Ok(Err(found)) if found.is_lack() => tokio::time::sleep(LACKING).await,
+            Err(_) if twice && limit == LOOK_MAX => limit = LOOK_MAX * 2,
             outcome => break outcome,
         }
     };
@@ -219,7 +222,7 @@ async fn look_at(
         Ok(outcome) => outcome,
         // A disk that tries for so long what it has failed at before is no better than it was.
         Err(_) if twice => {
-            let text = format!("no answer for {} s after an error", LOOK_MAX.as_secs());
+            let text = format!("no answer for {} s after an error", limit.as_secs());
             let error = IoError::new(IoErrorKind::MediaError, IoOp::Read, Path::new(""), text);
             let doing = format!("reading replica blk_{} again", key.1);
             Err(NotWhole::new(StoreError::io(doing, error), at))

@@ -326,17 +326,32 @@ fn load_one_rbw(
     let meta = paths
         .rbw()
         .join(names::meta_name(block.id, block.generation_stamp));
-    let as_written = was_written_since_boot(&meta);
+    let mut as_written = was_written_since_boot(&meta) && files.are_plain();
     let valid = if recent {
         recent::validate_all(files, &data, &meta)
     } else {
         validate(files, &data, &meta)
     };
     let valid = valid.and_then(|valid| {
-        let valid = validate::with_kept_end(files, &data, &meta, valid)?;
+        let valid = match validate::with_kept_end(files, &data, &meta, valid) {
+            Err(error) if recent::is_passing(files, &error) => return Err(error),
+            Err(error) => {
+                warn!(%block, %error, "cannot tell whether more of a replica that was being \
+                    written is intact than its checksums say");
+                valid
+            }
+            Ok(valid) => valid,
+        };
+        let reaches = validate::reaches_last_chunk(files, &data, &meta, &valid);
+        if as_written && !reaches.unwrap_or(false) {
+            as_written = false;
+            // Where this fails the cut does too, and the next start finds as much.
+            let _ = disown(&meta);
+        }
         cut(files, &data, &meta, &valid)?;
         Ok(valid)
     });
+    as_written &= valid.is_ok();
     let valid = match valid {
         Err(error) if recent::is_passing(files, &error) => return Err(error),
         other => other,
@@ -369,6 +384,13 @@ fn load_one_rbw(
     })
 }
 
+/// Has this start and later ones take a replica for one that may have lost acknowledged bytes, as
+/// after power loss.
+fn disown(meta: &Path) -> io::Result<()> {
+    patiently(|| fs::OpenOptions::new().write(true).open(meta))?
+        .set_modified(SystemTime::UNIX_EPOCH)
+}
+
 /// Whether a meta file was last written since the system was booted.
 fn was_written_since_boot(meta: &Path) -> bool {
     let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -377,7 +399,8 @@ fn was_written_since_boot(meta: &Path) -> bool {
     // Clocks of files are coarse, but behind: what counts is written long after the boot.
     written.is_ok_and(|written| {
         let age = SystemTime::now().duration_since(written);
-        age.unwrap_or_default() < up
+        // A time in the future says nothing.
+        age.is_ok_and(|age| age < up)
     })
 }
 

@@ -14,7 +14,7 @@ use tracing::{error, warn};
 
 use super::validate::{Valid, whole};
 use super::walk::Found;
-use super::{move_to, validate};
+use super::{disown, move_to, validate};
 use crate::layout::names::PoolPaths;
 use crate::replica::files::Pair;
 
@@ -57,6 +57,10 @@ pub fn look_at(
         warn!(%block, damage, "a replica is damaged since the last stop, which was not clean: it \
             is taken as one that was being written");
         let from = paths.finalized_dir(block.id);
+        let meta = Pair::finalized(paths, block.id, block.generation_stamp).meta();
+        // What is intact of it is not all that was acknowledged. Of one whose meta file cannot be
+        // opened nothing is intact.
+        let _ = disown(&meta);
         if let Err(error) = move_to(&from, &paths.rbw(), block) {
             error!(%block, %error, "cannot move a damaged replica to rbw: it is not served");
         }

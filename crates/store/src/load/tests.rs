@@ -271,3 +271,37 @@ fn a_move_to_the_right_directory_that_was_stopped_is_gone_on_with() {
     assert_eq!(blocks, [Block::new(5, 1003, 10)]);
     assert!(right.join(names::data_name(5)).is_file() && right.join(&name).is_file());
 }
+
+/// Of a replica that a killed process wrote all is visible, unless more than a part of its last
+/// chunk is missing.
+#[test]
+fn what_is_cut_because_of_damage_is_not_as_written() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let paths = paths(dir.path());
+    let (data, meta) = (paths.rbw().join("blk_7"), paths.rbw().join("blk_7_1.meta"));
+    let found = || {
+        let found = run(&paths).rbw[0].clone();
+        (found.block.num_bytes, found.as_written)
+    };
+    write_replica(&paths.rbw(), 7, 1, &bytes(3000));
+    assert_eq!(found(), (3000, true));
+    let meta_file = fs::OpenOptions::new()
+        .write(true)
+        .open(&meta)
+        .expect("opens");
+    let later = SystemTime::now() + Duration::from_secs(1000);
+    meta_file.set_modified(later).expect("sets");
+    assert_eq!(found(), (3000, false), "written in the future");
+
+    write_replica(&paths.rbw(), 7, 1, &bytes(3000));
+    let mut damaged = bytes(3000);
+    damaged[2048..].fill(0);
+    fs::write(&data, &damaged).expect("damage");
+    for start in 0..2 {
+        assert_eq!(found(), (2048, false), "start {start}");
+    }
+
+    write_replica(&paths.rbw(), 7, 1, &bytes(3000));
+    fs::write(&meta, b"no header").expect("damage");
+    assert_eq!(found(), (0, false));
+}

@@ -75,6 +75,28 @@ pub fn validate(files: &DataFiles, data: &Path, meta: &Path) -> io::Result<Valid
     })
 }
 
+/// Whether nothing is missing of what both files hold but a part of the last chunk: a process that
+/// is killed leaves no damage before that.
+pub fn reaches_last_chunk(
+    files: &DataFiles,
+    data: &Path,
+    meta: &Path,
+    valid: &Valid,
+) -> io::Result<bool> {
+    let data_len = files.open(data, OpenMode::ReadOnly)?.length()?;
+    let Some(checksum) = valid.checksum else {
+        return Ok(data_len == 0);
+    };
+    if checksum.kind() == ChecksumKind::Null {
+        return Ok(valid.len == data_len);
+    }
+    let meta_len = patiently(|| File::open(meta))?.metadata()?.len();
+    let chunk = u64::from(checksum.bytes_per_checksum());
+    let sums = meta_len.saturating_sub(META_HEADER_LEN as u64) / checksum.sum_size() as u64;
+    let chunks = data_len.div_ceil(chunk).min(sums);
+    Ok(valid.len >= chunks.saturating_sub(1) * chunk)
+}
+
 fn read_sum(meta: &File, checksum: DataChecksum, chunk: u64) -> io::Result<u32> {
     let mut sum = [0; 4];
     let offset = META_HEADER_LEN as u64 + chunk * checksum.sum_size() as u64;
@@ -174,7 +196,7 @@ pub fn with_kept_end(
     let Some(checksum) = valid.checksum.filter(|c| c.kind() != ChecksumKind::Null) else {
         return Ok(valid);
     };
-    let meta = File::open(meta)?;
+    let meta = patiently(|| File::open(meta))?;
     let meta_len = meta.metadata()?.len();
     // Without them the checksums decide, as on a file system that keeps none.
     let ends = kept_end::kept(&meta).unwrap_or_default().into_iter();

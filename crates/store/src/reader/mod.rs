@@ -417,7 +417,12 @@ impl ReplicaReader {
 
     /// Drops what the page cache has of the replica, as far as its engine does that.
     pub(crate) async fn forget_cached(&self) {
-        let _ = self.data.advise(Advice::DontNeed, 0, 0).await;
+        self.advise(Advice::DontNeed, 0, 0).await;
+        self.forget_cached_sums().await;
+    }
+
+    /// The same of its checksums.
+    pub(crate) async fn forget_cached_sums(&self) {
         if let Some(meta) = &self.meta {
             let _ = meta.advise(Advice::DontNeed, 0, 0).await;
         }

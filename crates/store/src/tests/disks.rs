@@ -420,3 +420,80 @@ async fn a_replica_without_bytes_leaves_a_volume_that_fails() {
         node.check(1, 1001, 100_000).await;
     }
 }
+
+/// The volume fails while the first write goes on, which ends well: nothing more is acknowledged
+/// into a replica that left the map with the volume.
+#[tokio::test]
+async fn a_first_write_that_ends_on_a_failed_volume_is_an_error() {
+    let (node, _faults) = Node::with_faults(1, |_| {}).await;
+    let mut writer = node.writer(1, 1001).await;
+    writer.accept(&[packet(0, 512)]).expect("accepts");
+    std::future::poll_fn(|cx| std::task::Poll::Ready(writer.poll_write(cx, Due::All).map(drop)))
+        .await
+        .expect("begins");
+    while writer.bytes_on_disk() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    node.store.0.volumes()[0].set_failed();
+    let error = writer.write_all().await.expect_err("fails");
+    assert_eq!(error.kind(), StoreErrorKind::VolumeFailed, "{error}");
+}
+
+async fn on_first_volume(node: &Node, id: i64) -> ReplicaWriter {
+    let options = WriteOptions {
+        storage_id: Some(node.store.block_report(&pool())[0].0.id.to_string()),
+        checksum: Some(crc32c()),
+        ..WriteOptions::default()
+    };
+    let created = node.store.create_rbw(&block(id, 1001, 0), options).await;
+    let mut writer = created.expect("creates");
+    writer.set_checksum(crc32c()).await.expect("header");
+    writer
+}
+
+/// A replica goes to another volume only while its writer has the right to the block's files.
+#[tokio::test]
+async fn a_replica_goes_elsewhere_with_the_latch_of_its_block() {
+    let (node, faults) = Node::with_faults(2, |_| {}).await;
+    let mut writer = on_first_volume(&node, 1).await;
+    let rule = FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Write]);
+    let rule = faults.add(rule.times(1));
+    let inner = &node.store.0;
+    let pool = inner.pool(&pool()).expect("there");
+    writer.acks().set_bytes_shown(300);
+    let latch = pool.latches.acquire(1).await;
+    let volume = writer.storage().id.clone();
+    let mut write = Box::pin(writer.write(vec![packet(0, 512)]));
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut write).await;
+    assert!(early.is_err(), "{early:?}");
+    assert_eq!(faults.fired(rule), 1);
+    drop(latch);
+    write.await.expect("writes");
+    assert_ne!(writer.storage().id, volume);
+    let Some(crate::replica::Slot::Live(live)) = pool.map.get(1) else {
+        panic!("not there")
+    };
+    assert_eq!(live.status().bytes_shown, 300);
+}
+
+/// Another task that has the right to the block wants the replica.
+#[tokio::test]
+async fn a_replica_that_is_wanted_does_not_go_elsewhere() {
+    let (node, faults) = Node::with_faults(2, |_| {}).await;
+    let pool = node.store.0.pool(&pool()).expect("there");
+    let mut writer = on_first_volume(&node, 2).await;
+    faults.add(
+        FaultRule::new(Effect::Errno(EIO))
+            .on(&[IoOp::Write])
+            .times(1),
+    );
+    let _latch = pool.latches.acquire(2).await;
+    let mut write = Box::pin(writer.write(vec![packet(0, 512)]));
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut write).await;
+    assert!(early.is_err(), "{early:?}");
+    if let Some(crate::replica::Slot::Live(live)) = pool.map.get(2) {
+        live.status().cancel.cancel();
+    }
+    let error = write.await.expect_err("ends");
+    assert_eq!(error.kind(), StoreErrorKind::Cancelled, "{error}");
+}

@@ -290,3 +290,20 @@ async fn a_new_volume_that_waits_for_its_pool_is_not_checked() {
     assert!(told.is_err(), "{told:?}");
     assert!(store.failure_summary().failed_locations.is_empty());
 }
+
+/// The disk is busy, and gives what it did not give before.
+#[tokio::test]
+async fn a_replica_that_can_be_read_slowly_is_not_told() {
+    let (mut node, faults) = Node::with_faults(1, |_| {}).await;
+    node.put(1, 1001, 3000).await;
+    let of_replica = |path: &Path| of_block(path).is_some();
+    let failing = FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Read]);
+    let failing = faults.add(failing.times(1).at(of_replica));
+    assert!(!read(&node, 1).await);
+    assert_eq!(faults.fired(failing), 1);
+    let slow = FaultRule::new(Effect::Stall(Duration::from_secs(6)));
+    let slow = faults.add(slow.on(&[IoOp::Read]).times(1).at(of_replica));
+    let told = tokio::time::timeout(Duration::from_secs(7), node.events.recv()).await;
+    assert!(told.is_err(), "{told:?}");
+    assert_eq!(faults.fired(slow), 1);
+}

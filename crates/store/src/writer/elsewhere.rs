@@ -12,11 +12,12 @@ use tracing::warn;
 use super::ReplicaWriter;
 use super::create::{NewReplica, Tried};
 use super::replica_files::ReplicaFiles;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::delete;
 use crate::lifecycle::exclusive::WriterLock;
 use crate::locks;
 use crate::replica::block_pool::Pool;
+use crate::replica::latch::Latch;
 use crate::replica::{LiveReplica, Slot, Tail};
 use crate::state::StoreState;
 use crate::writer::append_plan::Plan;
@@ -104,6 +105,8 @@ impl ReplicaWriter {
             status: crate::replica::Status {
                 checksum: None,
                 unsettled: false,
+                // Nothing was written there yet.
+                sync_failed: false,
                 allocated_ahead: 0,
                 allocated_len: 0,
                 ..status
@@ -128,7 +131,16 @@ impl ReplicaWriter {
             data,
             meta,
         } = moved;
-        *locks::lock(&self.current) = Arc::clone(&live);
+        {
+            // Under the lock: who reports what readers may see reports it of one or the other.
+            let mut current = locks::lock(&self.current);
+            let shown = current.status().bytes_shown;
+            let mut status = live.status();
+            status.bytes_shown = status.bytes_shown.max(shown);
+            drop(status);
+            *current = Arc::clone(&live);
+        }
+        (self.names_durable, self.data_synced) = (false, false);
         (self.live, self.writer_lock) = (live, writer_lock);
         (self.data, self.meta) = (data, meta);
     }
@@ -154,6 +166,8 @@ impl Going {
         let Self {
             inner, pool, old, ..
         } = &self;
+        // Nobody else creates or removes files of the block meanwhile.
+        let latch = self.latch().await?;
         loop {
             let mut writer = new.open_somewhere(inner, pool, &mut tried).await?;
             // What it does about a replica that is not written to its end is not for this one.
@@ -161,44 +175,101 @@ impl Going {
             let live = Arc::clone(&writer.live);
             // Who wants the replica stops the same writer as before.
             live.status().cancel = old.status().cancel.clone();
-            let files = ReplicaFiles {
-                inner: Arc::clone(inner),
-                pool: Arc::clone(pool),
-                live: Arc::clone(&live),
+            if let Err(error) = self.write(&writer, before, plan.clone()).await {
+                live.release_reserved();
+                let of_volume = Tried::is_of_volume(&error);
+                let error = writer.examine(error);
+                self.clear(&live).await;
+                if !of_volume {
+                    return Err(error);
+                }
+                tried.failed(&live.slice, live.block(), error);
+                continue;
+            }
+            if !self.switch(&live) {
+                live.release_reserved();
+                self.clear(&live).await;
+                return Err(self.was_taken());
+            }
+            drop(latch);
+            old.release_reserved();
+            self.clear(old).await;
+            return Ok(Moved {
+                live,
+                writer_lock: Arc::clone(&writer.writer_lock),
                 data: Arc::clone(&writer.data),
                 meta: Arc::clone(&writer.meta),
-                class: writer.class,
-            };
-            let written = files.write_plan(before, plan.clone(), false, self.write_behind.clone());
-            match written.await {
-                Err(e) if Tried::is_of_volume(&e) => {
-                    live.release_reserved();
-                    let error = writer.examine(e);
-                    self.clear(&live).await;
-                    tried.failed(&live.slice, live.block(), error);
-                }
-                Err(e) => return Err(e),
-                Ok(_) => {
-                    if !self.switch(&live).await {
-                        live.release_reserved();
-                        self.clear(&live).await;
-                        return Err(writer.was_cancelled());
-                    }
-                    old.release_reserved();
-                    self.clear(old).await;
-                    return Ok(Moved {
-                        live,
-                        writer_lock: Arc::clone(&writer.writer_lock),
-                        data: Arc::clone(&writer.data),
-                        meta: Arc::clone(&writer.meta),
-                    });
-                }
-            }
+            });
         }
     }
 
-    /// Puts the replica into the map instead of the old one; whether that was possible.
-    async fn switch(&self, live: &Arc<LiveReplica>) -> bool {
+    /// The right to the block, unless another task wants the replica or has removed it.
+    async fn latch(&self) -> Result<Latch, StoreError> {
+        let Self { pool, old, .. } = self;
+        let cancel = old.status().cancel.clone();
+        let latch = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(self.was_taken()),
+            latch = pool.latches.acquire(old.id) => latch,
+        };
+        let ours = match pool.map.get(old.id) {
+            Some(Slot::Live(there)) => Arc::ptr_eq(&there, old),
+            Some(Slot::Finalized(_)) => false,
+            // It left the map with its volume.
+            None => old.slice.volume.is_failed(),
+        };
+        if ours {
+            Ok(latch)
+        } else {
+            Err(self.was_taken())
+        }
+    }
+
+    fn was_taken(&self) -> StoreError {
+        let text = format!("another writer or a recovery took {}", self.old.block());
+        StoreError::new(StoreErrorKind::Cancelled, text)
+    }
+
+    /// Writes what the first write was to write, unless the volume is given up.
+    async fn write(
+        &self,
+        writer: &ReplicaWriter,
+        before: Tail,
+        plan: Plan,
+    ) -> Result<(), StoreError> {
+        let live = &writer.live;
+        let files = ReplicaFiles {
+            inner: Arc::clone(&self.inner),
+            pool: Arc::clone(&self.pool),
+            live: Arc::clone(live),
+            data: Arc::clone(&writer.data),
+            meta: Arc::clone(&writer.meta),
+            class: writer.class,
+        };
+        let (writer_lock, write_behind) =
+            (Arc::clone(&writer.writer_lock), self.write_behind.clone());
+        // To its end even if nobody waits for it: files are not left half written.
+        let written = self.inner.tasks.spawn(async move {
+            let _writer_lock = writer_lock;
+            files.write_plan(before, plan, false, write_behind).await
+        });
+        tokio::select! {
+            biased;
+            written = written => match written {
+                Ok(written) => written.map(drop),
+                Err(error) => {
+                    let text = format!("a write of {} did not end: {error}", live.block());
+                    Err(StoreError::closed(text))
+                }
+            },
+            // A disk that gives no answer.
+            () = live.slice.volume.gone.cancelled() => Err(self.pool.volume_failed()),
+        }
+    }
+
+    /// Puts the replica into the map instead of the old one; whether that was possible. The caller
+    /// holds the latch.
+    fn switch(&self, live: &Arc<LiveReplica>) -> bool {
         let Self { pool, old, .. } = self;
         let (ours, now) = (Slot::Live(Arc::clone(old)), Slot::Live(Arc::clone(live)));
         if matches!(pool.put_instead(live.id, &ours, now.clone()), Ok(true)) {
@@ -208,12 +279,7 @@ impl Going {
             return false;
         }
         // It left the map with its volume.
-        let cancel = old.status().cancel.clone();
-        let _latch = tokio::select! {
-            latch = pool.latches.acquire(live.id) => latch,
-            () = cancel.cancelled() => return false,
-        };
-        let free = pool.map.get(live.id).is_none() && !cancel.is_cancelled();
+        let free = pool.map.get(live.id).is_none() && !old.status().cancel.is_cancelled();
         free && pool.put(live.id, now).is_ok()
     }
 

@@ -29,6 +29,7 @@ pub async fn settle(
 ) -> Result<(), StoreError> {
     let status = live.snapshot();
     if !status.unsettled && status.bytes_on_disk == len {
+        live.status().bytes_shown = 0;
         return Ok(());
     }
     let block = live.block();

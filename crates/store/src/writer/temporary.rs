@@ -68,10 +68,11 @@ impl Drop for ReplicaWriter {
             return;
         }
         self.live.release_reserved();
-        if self.live.status().state != ReplicaState::Temporary {
+        let temporary = self.live.status().state == ReplicaState::Temporary;
+        let (writing, moving) = (self.writing.take(), self.moving.take());
+        if !temporary && moving.is_none() {
             return;
         }
-        let (writing, moving) = (self.writing.take(), self.moving.take());
         let (inner, pool, mut live) = (
             Arc::clone(&self.inner),
             Arc::clone(&self.pool),
@@ -83,16 +84,20 @@ impl Drop for ReplicaWriter {
         };
         let cleanup = async move {
             let _writer_lock = writer_lock;
-            if let Some(writing) = writing {
+            if let Some(writing) = writing.filter(|_| temporary) {
                 // What it wrote is counted as used before the files are deleted.
                 let _of_no_use = writing.await;
             }
-            if let Some(moving) = moving
-                && let Ok(Ok(moved)) = moving.await
-            {
+            // Its right to the replica is held to the end.
+            let moved = match moving {
+                Some(moving) => moving.await.ok().and_then(Result::ok),
+                None => None,
+            };
+            if let Some(moved) = &moved {
                 live = moved.live();
+                live.release_reserved();
             }
-            if !pool.map.is_live(&live) {
+            if !temporary || !pool.map.is_live(&live) {
                 return;
             }
             let block = live.block();

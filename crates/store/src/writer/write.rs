@@ -125,14 +125,21 @@ impl ReplicaWriter {
                     Err(StoreError::closed(text))
                 });
                 match outcome {
-                    Ok(synced) => self.data_synced = synced,
+                    Ok(synced) => {
+                        self.data_synced = synced;
+                        // The volume leaves the writers of such replicas alone, and has taken this
+                        // one out of the map.
+                        let first = self.unwritten.take().is_some();
+                        if first && self.live.slice.volume.is_failed() {
+                            return Err(self.pool.volume_failed());
+                        }
+                    }
                     Err(error) => {
                         let error = self.examine(error);
                         self.go_elsewhere(error)?;
                         continue;
                     }
                 }
-                self.unwritten = None;
                 self.allocate_ahead();
             }
             if !self.begin_write(due)? {
