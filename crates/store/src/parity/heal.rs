@@ -392,6 +392,12 @@ async fn remove_scratch(slice: &BlockPoolSlice, dir: PathBuf) {
 }
 
 impl Parity {
+    /// Whether a damaged replica waits to be mended.
+    pub(super) fn is_mending(&self, pool: &PoolId, id: i64, storage: &Arc<str>) -> bool {
+        let waiting = locks::lock(&self.healing.waiting);
+        !waiting.is_empty() && waiting.contains(&(Arc::clone(storage), pool.clone(), id))
+    }
+
     /// A member's data file is another one with the same bytes.
     fn note_stamp(&self, unit: UnitRef, generation_stamp: u64, stamp: FileStamp) {
         if let Some(group) = self.table().get_mut(unit.group) {

@@ -50,12 +50,6 @@ impl Keeping {
     }
 }
 
-/// Whether a replica is only there as what its group can decode.
-fn is_needed(group: &TableGroup) -> bool {
-    let mut members = group.record.members.iter().zip(&group.members);
-    members.any(|(record, state)| !record.dropped && *state == MemberState::Absent)
-}
-
 /// Has `choose` find room after `error` said that there is none: what is kept of deleted replicas
 /// goes, as much as it takes.
 ///
@@ -83,9 +77,35 @@ pub async fn make_room<T>(
 }
 
 impl Parity {
+    /// Whether a replica is only there as what its group can decode, or may soon be: it is damaged
+    /// and waits to be mended, or lies on none of the `sound` storages.
+    fn is_needed(&self, group: &TableGroup, sound: &HashSet<Arc<str>>) -> bool {
+        let record = &group.record;
+        let mut members = record.members.iter().zip(&group.members);
+        members.any(|(member, state)| {
+            !member.dropped
+                && (*state == MemberState::Absent
+                    || !sound.contains(&member.storage)
+                    || self.is_mending(&record.pool, member.block_id, &member.storage))
+        })
+    }
+
+    /// Storages that answer and whose disks had no error a while ago.
+    fn sound_storages(&self) -> HashSet<Arc<str>> {
+        let mut places = self.places();
+        places.retain(|p| self.answers(&p.volume) && !p.store.is_failing(&p.volume));
+        let attended = places.iter().map(|place| Arc::clone(&place.volume.info.id));
+        let unattended = self.all_unattended().into_iter();
+        let unattended = unattended.filter(|dir| !dir.gone.is_cancelled());
+        attended
+            .chain(unattended.map(|dir| Arc::clone(&dir.storage)))
+            .collect()
+    }
+
     /// Groups that keep data, those that keep most first and then the oldest.
     fn keeping(&self) -> Vec<Keeping> {
         let now = Instant::now();
+        let sound = self.sound_storages();
         let mut found = Vec::new();
         let mut known = locks::lock(&self.kept_since);
         let mut still = KeptSince::new();
@@ -107,7 +127,7 @@ impl Parity {
             let Kept { since, yields } = *still
                 .entry(id)
                 .or_insert_with(|| known.get(&id).copied().unwrap_or(new));
-            if !is_needed(group) {
+            if !self.is_needed(group, &sound) {
                 found.push(Keeping {
                     group: id,
                     since,
@@ -178,10 +198,11 @@ impl Parity {
     /// Removes a group: what is left of it is encoded anew.
     async fn let_go(&self, id: GroupId) -> Result<(), ParityEnded> {
         let _alone = self.recording.lock().await;
+        let sound = self.sound_storages();
         let gone = {
             let mut table = self.table();
             // Nothing may have come to need it meanwhile.
-            let may = table.get(id).is_some_and(|group| !is_needed(group));
+            let may = table.get(id).is_some_and(|group| !self.is_needed(group, &sound));
             if may { table.remove(id) } else { None }
         };
         let Some(group) = gone else {

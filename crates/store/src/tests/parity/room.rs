@@ -3,6 +3,9 @@
 use super::*;
 
 use hayloft_io::Space;
+use hayloft_io::decorators::{Effect, FaultRule};
+
+use crate::parity::Damage;
 
 /// The volumes say that so much is free, until their space is read again.
 fn leave_free(node: &Node, free: u64) {
@@ -159,4 +162,47 @@ async fn deleted_room_comes_back_after_a_while_even_where_much_is_free() {
         (150_000, 0),
         "{now:?}"
     );
+}
+
+/// A damaged replica of a group that keeps a deleted one cannot be written anew for now.
+#[tokio::test]
+async fn a_group_that_a_damaged_replica_waits_for_makes_no_room() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let config = StoreConfig {
+        space_interval: Duration::from_secs(3600),
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        ..protected(dir.path(), 5, shape(4, 1))
+    };
+    let node = Node::start(dir, 5, config).await;
+    for id in 1..5 {
+        put(&node, id, 50_000).await;
+    }
+    round(&node).await;
+    assert_eq!(status(&node).groups, 1);
+    let on_faulty = (1..5).find(|id| volume_of(&node, *id) == 0);
+    let damaged = on_faulty.expect("a replica there");
+    let other = (1..5).find(|id| *id != damaged).expect("another");
+    delete(&node, &[other]).await;
+    assert_eq!(status(&node).kept_bytes, 50_000);
+    let in_tmp = |path: &Path| path.to_string_lossy().contains("/tmp/parity-");
+    faults.add(FaultRule::new(Effect::Errno(ENOSPC)).at(in_tmp));
+    flip(&data_file(&node, damaged), 100);
+    let storage = node.store.replica(&pool(), damaged).expect("there").storage;
+    let is = block(damaged, 1001, 50_000);
+    crate::parity::heal(&node.store.0, is, storage, Damage::Certain);
+    leave_free(&node, 1000);
+    let options = WriteOptions {
+        expected_len: Some(40_000),
+        ..WriteOptions::default()
+    };
+    let created = node.store.create_rbw(&block(9, 1001, 0), options).await;
+    assert!(created.is_err(), "its group is needed");
+    assert_eq!(status(&node).kept_bytes, 50_000);
+    let parity = node.store.0.parity.as_ref().expect("configured");
+    let storage = node.store.replica(&pool(), damaged).expect("there").storage;
+    let cover = parity.table().cover(&pool(), damaged, &storage.id);
+    let (unit, _) = cover.expect("its group is there");
+    let decoded = crate::parity::decode_for_test(parity, unit).await;
+    assert!(decoded == content(damaged, 50_000));
 }
