@@ -261,6 +261,9 @@ impl Parity {
             }
             NotEncoded::Parity(error) => {
                 debug!(%error, "a parity group is not encoded");
+                if error.kind() == StoreErrorKind::Retry {
+                    return Ok(Next::Skip);
+                }
                 if self.refusals() > refusals {
                     // Said where it was noted.
                     return Ok(Next::Elsewhere);

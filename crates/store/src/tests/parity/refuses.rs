@@ -2,8 +2,8 @@
 
 use super::*;
 
-use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule};
+use hayloft_io::{IoError, IoErrorKind, IoOp};
 
 /// Four volumes, of which the first obeys the rules.
 async fn faulty(shape: ParityShape) -> (Node, Arc<Faults>) {
@@ -229,4 +229,32 @@ async fn files_of_a_group_that_cannot_be_removed_go_later() {
     parity.forgive_volumes();
     round(&node).await;
     assert!(!left(&node), "{:?}", files(&node));
+}
+
+#[tokio::test]
+async fn copies_of_a_record_stay_while_too_few_volumes_take_the_next() {
+    let (node, faults) = faulty(shape(2, 1)).await;
+    put_some(&node, 1..3).await;
+    round(&node).await;
+    let is_record = |file: &GroupFile| matches!(file, GroupFile::Record(_));
+    let records = |node: &Node| files(node).iter().filter(|(_, f)| is_record(f)).count();
+    assert_eq!(records(&node), 2);
+    faults.clear();
+    let parity = node.store.0.parity.clone().expect("configured");
+    let group = parity.table().iter().next().expect("one").record.id;
+    // Every volume but one refuses.
+    for place in parity.places().iter().skip(1) {
+        let error = IoError::new(IoErrorKind::Closed, IoOp::Write, Path::new("/"), "a test");
+        parity.refused(place, "a test", error);
+    }
+    let written = parity.rewrite(group).await;
+    assert!(written.is_err(), "too few take one");
+    assert_eq!(records(&node), 2);
+    parity.forgive_volumes();
+    parity
+        .rewrite(group)
+        .await
+        .expect("writes")
+        .expect("goes on");
+    assert_eq!(records(&node), 2);
 }
