@@ -12,6 +12,7 @@ use hayloft_parity::{GroupId, GroupPhase, MemberState, TableGroup};
 use hayloft_wire::ids::StorageType;
 use tracing::{debug, info};
 
+use super::rounds::BYTES_AT_A_TIME;
 use super::volumes::{UnitPlace, answer};
 use super::{Parity, ParityEnded};
 use crate::error::{StoreError, StoreErrorKind};
@@ -21,7 +22,7 @@ use crate::volume::Volume;
 
 /// On a volume at most one byte is kept for so many that are free.
 const FREE_FOR_KEPT: u64 = 4;
-/// A group whose members get no new one within this time goes all the same.
+/// A group whose members get no new one within this time goes where room presses.
 const YIELD_WITHIN: Duration = Duration::from_secs(60);
 
 /// Since when a group keeps data, and since when it is to make room.
@@ -40,6 +41,8 @@ struct Keeping {
     group: GroupId,
     since: Instant,
     yields: Option<Instant>,
+    /// Bytes of its replicas that are there.
+    live: u64,
     /// Bytes by storage.
     on: Vec<(Arc<str>, u64)>,
 }
@@ -123,6 +126,9 @@ impl Parity {
                 since: now,
                 yields: None,
             };
+            let members = group.record.members.iter().zip(&group.members);
+            let live = members.filter(|(_, state)| **state == MemberState::Live);
+            let live = live.map(|(record, _)| record.covered).sum();
             let id = group.record.id;
             let Kept { since, yields } = *still
                 .entry(id)
@@ -132,6 +138,7 @@ impl Parity {
                     group: id,
                     since,
                     yields,
+                    live,
                     on,
                 });
             }
@@ -142,14 +149,17 @@ impl Parity {
     }
 
     /// Groups that keep data for too long, or too much for what is free, make room: their members
-    /// go into new ones. Where that takes too long they go first.
-    pub(super) async fn yield_kept(&self) -> Result<(), ParityEnded> {
+    /// go into new ones, those of a few groups at a time. Where that takes too long and room
+    /// presses one group a round goes first.
+    pub(crate) async fn yield_kept(&self) -> Result<(), ParityEnded> {
         let keeping = self.keeping();
         if keeping.is_empty() {
             return Ok(());
         }
         let mut too_much = self.too_much_kept(&keeping);
-        let (mut to_mark, mut to_go) = (Vec::new(), Vec::new());
+        let marked = keeping.iter().filter(|keeping| keeping.yields.is_some());
+        let mut marked: u64 = marked.map(|keeping| keeping.live).sum();
+        let (mut to_mark, mut to_go) = (Vec::new(), None);
         for keeping in keeping {
             let mut presses = false;
             for (storage, bytes) in &keeping.on {
@@ -159,8 +169,13 @@ impl Parity {
                 }
             }
             match keeping.yields {
-                Some(since) if since.elapsed() >= YIELD_WITHIN => to_go.push(keeping.group),
-                None if presses || keeping.since.elapsed() >= self.config.kept_for => {
+                Some(since) if presses && since.elapsed() >= YIELD_WITHIN => {
+                    to_go.get_or_insert(keeping.group);
+                }
+                None if (presses || keeping.since.elapsed() >= self.config.kept_for)
+                    && (marked == 0 || marked + keeping.live <= BYTES_AT_A_TIME) =>
+                {
+                    marked += keeping.live;
                     to_mark.push(keeping.group);
                 }
                 _ => {}
@@ -175,10 +190,19 @@ impl Parity {
                 kept.yields = Some(Instant::now());
             }
         }
-        for group in to_go {
+        if let Some(group) = to_go {
             self.let_go(group).await?;
         }
         Ok(())
+    }
+
+    /// Groups that make room have done so for long.
+    #[cfg(test)]
+    pub(crate) fn yield_long_ago(&self) {
+        let long_ago = Instant::now().checked_sub(YIELD_WITHIN);
+        for kept in locks::lock(&self.kept_since).values_mut() {
+            kept.yields = kept.yields.and(long_ago);
+        }
     }
 
     /// Bytes that are kept on each volume beyond its share of what is free.
@@ -202,7 +226,9 @@ impl Parity {
         let gone = {
             let mut table = self.table();
             // Nothing may have come to need it meanwhile.
-            let may = table.get(id).is_some_and(|group| !self.is_needed(group, &sound));
+            let may = table
+                .get(id)
+                .is_some_and(|group| !self.is_needed(group, &sound));
             if may { table.remove(id) } else { None }
         };
         let Some(group) = gone else {

@@ -23,7 +23,7 @@ use crate::replica::Slot;
 /// Groups that are planned at a time, after a look at all replicas.
 const GROUPS_AT_A_TIME: usize = 256;
 /// After so many bytes there is another look: what came meanwhile is still in the page cache.
-const BYTES_AT_A_TIME: u64 = 1 << 30;
+pub(super) const BYTES_AT_A_TIME: u64 = 1 << 30;
 /// Replicas that are planned at a time.
 const CANDIDATES_MAX: usize = 4096;
 /// A replica that cannot be read for parity is left alone for so long.

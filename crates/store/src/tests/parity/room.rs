@@ -206,3 +206,36 @@ async fn a_group_that_a_damaged_replica_waits_for_makes_no_room() {
     let decoded = crate::parity::decode_for_test(parity, unit).await;
     assert!(decoded == content(damaged, 50_000));
 }
+
+/// Two groups, each with a deleted replica.
+#[tokio::test]
+async fn marked_groups_stay_while_nothing_presses_and_go_one_at_a_time() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = StoreConfig {
+        space_interval: Duration::from_secs(3600),
+        ..protected(dir.path(), 5, shape(4, 1))
+    };
+    config.parity.as_mut().expect("configured").kept_for = Duration::ZERO;
+    let node = Node::start(dir, 5, config).await;
+    for id in 1..9 {
+        put(&node, id, 50_000).await;
+        if id % 4 == 0 {
+            round(&node).await;
+        }
+    }
+    assert_eq!(status(&node).groups, 2);
+    delete(&node, &[1, 5]).await;
+    let parity = node.store.0.parity.clone().expect("configured");
+    // No new groups are formed meanwhile.
+    for _ in 0..3 {
+        parity.yield_kept().await.expect("goes on");
+        parity.yield_long_ago();
+    }
+    assert_eq!(status(&node).groups, 2);
+    leave_free(&node, 100);
+    parity.yield_kept().await.expect("goes on");
+    assert_eq!(status(&node).groups, 1);
+    leave_free(&node, 100);
+    parity.yield_kept().await.expect("goes on");
+    assert_eq!(status(&node).groups, 0);
+}
