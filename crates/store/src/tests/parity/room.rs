@@ -239,3 +239,33 @@ async fn marked_groups_stay_while_nothing_presses_and_go_one_at_a_time() {
     parity.yield_kept().await.expect("goes on");
     assert_eq!(status(&node).groups, 0);
 }
+
+#[tokio::test]
+async fn a_replica_that_has_no_room_keeps_no_smaller_one_from_being_rebuilt() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let config = StoreConfig {
+        space_interval: Duration::from_secs(3600),
+        ..protected(dir.path(), 4, shape(2, 1))
+    };
+    let node = Node::start(dir, 4, config).await;
+    for id in 1..13 {
+        put(&node, id, if id < 5 { 50_000 } else { 1000 }).await;
+    }
+    round(&node).await;
+    assert_eq!(status(&node).unprotected_bytes, 0);
+    kill_disk(&node, volume_of(&node, 1)).await;
+    let pool = node.store.0.pool(&pool()).expect("there");
+    let lens = || {
+        let degraded = pool.all_degraded();
+        let mut lens: Vec<u64> = degraded.iter().map(|(_, d)| d.len).collect();
+        lens.sort_unstable();
+        lens
+    };
+    assert_eq!(lens(), [1000, 1000, 50_000]);
+    leave_free(&node, 30_000);
+    round(&node).await;
+    assert_eq!(lens(), [50_000]);
+    leave_free(&node, 1 << 30);
+    round(&node).await;
+    assert_eq!(lens(), [0_u64; 0]);
+}
