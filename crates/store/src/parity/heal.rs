@@ -41,7 +41,7 @@ const GROUPS_WAIT: Duration = Duration::from_secs(60);
 const GROUPS_POLL: Duration = Duration::from_millis(100);
 
 /// What tells damaged replicas apart: storage, pool, block.
-type Damaged = (Arc<str>, PoolId, i64);
+pub type Damaged = (Arc<str>, PoolId, i64);
 
 /// Damaged replicas that are being mended: each once, however many readers find it.
 #[derive(Debug)]
@@ -249,7 +249,13 @@ pub async fn heal_now(store: &Arc<StoreState>, block: &ExtendedBlock) -> bool {
     let healed = heal_once(store, &here, &storage).await;
     let done = healed.is_ok();
     if done {
-        tell(store, here, storage, (Damage::Certain, Some(replica), healed)).await;
+        tell(
+            store,
+            here,
+            storage,
+            (Damage::Certain, Some(replica), healed),
+        )
+        .await;
     }
     done
 }
@@ -405,6 +411,11 @@ impl Parity {
     pub(super) fn is_mending(&self, pool: &PoolId, id: i64, storage: &Arc<str>) -> bool {
         let waiting = locks::lock(&self.healing.waiting);
         !waiting.is_empty() && waiting.contains(&(Arc::clone(storage), pool.clone(), id))
+    }
+
+    /// Damaged replicas that wait to be mended, by storage, pool and block.
+    pub(super) fn mending(&self) -> HashSet<Damaged> {
+        locks::lock(&self.healing.waiting).clone()
     }
 
     /// A member's data file is another one with the same bytes.

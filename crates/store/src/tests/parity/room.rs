@@ -198,7 +198,13 @@ async fn a_group_that_a_damaged_replica_waits_for_makes_no_room() {
     };
     let created = node.store.create_rbw(&block(9, 1001, 0), options).await;
     assert!(created.is_err(), "its group is needed");
-    assert_eq!(status(&node).kept_bytes, 50_000);
+    let now = status(&node);
+    assert_eq!(
+        (now.kept_bytes, now.damaged_bytes, now.protected_bytes),
+        (50_000, 50_000, 100_000),
+        "{now:?}"
+    );
+    assert!(!now.is_well());
     let parity = node.store.0.parity.as_ref().expect("configured");
     let storage = node.store.replica(&pool(), damaged).expect("there").storage;
     let cover = parity.table().cover(&pool(), damaged, &storage.id);
