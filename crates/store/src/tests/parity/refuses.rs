@@ -258,3 +258,57 @@ async fn copies_of_a_record_stay_while_too_few_volumes_take_the_next() {
         .expect("goes on");
     assert_eq!(records(&node), 2);
 }
+
+#[tokio::test]
+async fn a_disk_that_lists_nothing_holds_no_round_up() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let mut config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        ..protected(dir.path(), 4, shape(2, 1))
+    };
+    config.parity.as_mut().expect("configured").answer = Duration::from_millis(50);
+    let node = Node::start(dir, 4, config).await;
+    let hangs = Effect::Delay(Duration::from_secs(3600));
+    let rule = faults.add(FaultRule::new(hangs).on(&[IoOp::List]));
+    let parity = node.store.0.parity.as_ref().expect("configured");
+    parity.forgive_volumes();
+    let soon = tokio::time::timeout(Duration::from_secs(20), round(&node));
+    soon.await.expect("the round ends");
+    assert!(faults.fired(rule) > 0);
+    assert!(row(&status(&node), 0).refuses.is_some());
+}
+
+#[tokio::test]
+async fn what_is_decoded_again_does_not_wait_for_a_disk_that_hangs() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let mut config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        ..protected(dir.path(), 4, shape(2, 2))
+    };
+    config.parity.as_mut().expect("configured").answer = Duration::from_secs(3);
+    let node = Node::start(dir, 4, config).await;
+    put_some(&node, 1..3).await;
+    round(&node).await;
+    let of = (1..3).find(|id| volume_of(&node, *id) != 0);
+    let of = of.expect("on another disk");
+    assert!((1..3).any(|id| volume_of(&node, id) == 0));
+    let storage = node.store.replica(&pool(), of).expect("there").storage;
+    let parity = node.store.0.parity.as_ref().expect("configured");
+    let (unit, _) = parity
+        .table()
+        .cover(&pool(), of, &storage.id)
+        .expect("a group");
+    let hangs = Effect::Delay(Duration::from_secs(3600));
+    faults.add(FaultRule::new(hangs));
+    let mut took = Vec::new();
+    for _ in 0..2 {
+        let began = std::time::Instant::now();
+        let bytes = crate::parity::decode_for_test(parity, unit).await;
+        assert!(bytes == content(of, 50_000));
+        took.push(began.elapsed());
+    }
+    assert!(took[0] >= Duration::from_secs(3), "{took:?}");
+    assert!(took[1] < Duration::from_secs(2), "{took:?}");
+}
