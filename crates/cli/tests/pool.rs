@@ -155,5 +155,8 @@ fn a_node_that_gives_no_answer_is_a_finding() {
     let output = pool(&["status"], dir.path());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = said(&output);
-    assert!(text.contains("the node gave no answer within 10 s"), "{text}");
+    assert!(
+        text.contains("the node gave no answer within 10 s"),
+        "{text}"
+    );
 }

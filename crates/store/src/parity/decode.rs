@@ -157,7 +157,9 @@ impl UnitReader {
             }
             match self.attempt(&group, &sources, range.clone()).await? {
                 Some(bytes) => return Ok(bytes),
-                None => careful = true,
+                // Others are tried in place of one that was left out; without one, what came of
+                // them did not fit.
+                None => careful = locks::lock(&self.bad).len() == bad.len(),
             }
         }
     }
