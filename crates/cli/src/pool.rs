@@ -75,7 +75,16 @@ pub fn run(args: &PoolArgs) -> Result<ExitCode, CliError> {
     match &args.command {
         PoolCommand::Status(place) => {
             let mut volumes = volumes(place)?;
-            report(place, &read_anew(&mut volumes)?)
+            let (status, answered) = read_anew(&mut volumes)?;
+            let code = report(place, &status)?;
+            if answered {
+                return Ok(code);
+            }
+            let (within, old) = (ASKED.as_secs(), age(&status).as_secs());
+            eprintln!(
+                "hayloft: the node gave no answer within {within} s: the numbers are {old} s old"
+            );
+            Ok(ExitCode::from(FINDING))
         }
         PoolCommand::Scrub(wait) => request(wait, ParityRequest::Scrub),
         PoolCommand::Rebuild(wait) => request(wait, ParityRequest::Rebuild),
@@ -133,21 +142,22 @@ fn read(volumes: &mut Vec<PathBuf>) -> Result<ParityStatus, CliError> {
 }
 
 /// What a running node says now; one that does not is given up after a while, and what it said last
-/// stands.
-fn read_anew(volumes: &mut Vec<PathBuf>) -> Result<ParityStatus, CliError> {
+/// stands. Whether it said anything, where it could be asked.
+fn read_anew(volumes: &mut Vec<PathBuf>) -> Result<(ParityStatus, bool), CliError> {
     let before = read(volumes)?;
     let asked = volumes
         .iter()
         .filter(|volume| ParityRequest::Status.leave(volume).is_ok());
     if age(&before) > FRESH || asked.count() == 0 {
-        return Ok(before);
+        return Ok((before, true));
     }
     let until = Instant::now() + ASKED;
     loop {
         std::thread::sleep(LOOK_EVERY / 2);
         let now = read(volumes)?;
-        if now.at_ms > before.at_ms || Instant::now() > until {
-            return Ok(now);
+        let answered = now.at_ms > before.at_ms;
+        if answered || Instant::now() > until {
+            return Ok((now, answered));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use hayloft_store::{LackingParityGroup, ParityStatus, VolumeParity};
 use serde_json::Value;
@@ -75,7 +76,8 @@ fn a_disk_that_gives_no_answer_is_left_out() {
     let output = pool(&["status"], dir.path());
     // Lets the reader that was left behind go.
     drop(std::fs::OpenOptions::new().write(true).open(&pipe));
-    assert_eq!(output.status.code(), Some(1), "no node runs: {output:?}");
+    // No node says so as of now.
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(said(&output).contains("one: no answer"), "{output:?}");
 }
 
@@ -97,7 +99,7 @@ fn the_newest_status_counts_and_a_finding_shows() {
     leave(&dir.path().join("one"), &old);
     leave(&dir.path().join("two"), &now);
     let output = pool(&["status", "--json"], dir.path());
-    assert_eq!(output.status.code(), Some(1), "no node runs: {output:?}");
+    assert_eq!(output.status.code(), Some(1), "it is old: {output:?}");
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     for (field, bytes) in [
         ("protected_bytes", 3 << 20),
@@ -137,4 +139,24 @@ fn the_newest_status_counts_and_a_finding_shows() {
     for said in ["42 s left", "/data/1 (gone)", "abc lacks 1"] {
         assert!(text.contains(said), "{said} in {text}");
     }
+}
+
+/// A running node wrote its numbers a moment ago, and hangs since.
+#[test]
+fn a_node_that_gives_no_answer_is_a_finding() {
+    let dir = conf(Some("6+1"));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let ms = now.expect("after 1970").as_millis();
+    let well = ParityStatus {
+        at_ms: u64::try_from(ms).expect("small"),
+        ..ParityStatus::default()
+    };
+    leave(&dir.path().join("one"), &well);
+    let output = pool(&["status"], dir.path());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = said(&output);
+    assert!(
+        text.contains("the node gave no answer within 10 s"),
+        "{text}"
+    );
 }

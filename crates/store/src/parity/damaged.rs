@@ -1,12 +1,13 @@
 //! Replicas that are damaged or lost beyond what their groups can mend.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use hayloft_parity::{GroupRecord, MemberRecord, MemberState, UnitRef};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 
 use super::Parity;
+use super::heal::Damaged;
 use crate::locks;
 use crate::replica::{FinalReplica, Slot};
 use crate::types::StorageInfo;
@@ -73,20 +74,28 @@ impl Parity {
         (slot.volume() == place.volume.index).then_some(slot)
     }
 
-    /// Damaged replicas that are still there as they were, bytes by storage.
-    pub(super) fn damaged_bytes(&self) -> HashMap<Arc<str>, u64> {
+    /// Damaged replicas that are still there as they were, and those that wait to be mended, bytes
+    /// by storage.
+    pub(super) fn damaged_bytes(&self, mending: &HashSet<Damaged>) -> HashMap<Arc<str>, u64> {
         let mut bytes: HashMap<Arc<str>, u64> = HashMap::new();
-        locks::lock(&self.damaged)
-            .0
-            .retain(|(pool, id), (storage, stamp, len)| {
-                let now = self.replica_on(pool, *id, storage);
-                let same = matches!(now, Some(Slot::Finalized(replica))
+        let mut damaged = locks::lock(&self.damaged);
+        for (storage, pool, id) in mending {
+            let now = self.replica_on(pool, *id, storage);
+            if let Some(Slot::Finalized(now)) = now
+                && !damaged.has(pool, *id, storage)
+            {
+                *bytes.entry(Arc::clone(storage)).or_default() += now.len;
+            }
+        }
+        damaged.0.retain(|(pool, id), (storage, stamp, len)| {
+            let now = self.replica_on(pool, *id, storage);
+            let same = matches!(now, Some(Slot::Finalized(replica))
                 if (replica.generation_stamp, replica.len) == (*stamp, *len));
-                if same {
-                    *bytes.entry(Arc::clone(storage)).or_default() += *len;
-                }
-                same
-            });
+            if same {
+                *bytes.entry(Arc::clone(storage)).or_default() += *len;
+            }
+            same
+        });
         bytes
     }
 

@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 use super::Parity;
 use super::members::clip;
 use super::unattended::open_source;
-use super::volumes::{section_of, storage_of, unit_len, unit_path};
+use super::volumes::{SourcePlace, section_of, storage_of, unit_len, unit_path};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 
@@ -131,7 +131,11 @@ impl UnitReader {
             let bad = locks::lock(&self.bad).clone();
             let usable = |unit| group.available(unit) && !bad.contains(&unit);
             let members = self.record.members.len();
-            let sources = self.code.sources(members, self.unit.unit, usable);
+            // A disk that hangs is waited for only when the others are too few.
+            let soon = |unit| usable(unit) && self.answers(unit);
+            let of = |unit| self.code.sources(members, unit, soon);
+            let any = |unit| self.code.sources(members, unit, usable);
+            let sources = of(self.unit.unit).or_else(|| any(self.unit.unit));
             let Some(sources) = sources else {
                 return Err(self.undecodable());
             };
@@ -153,8 +157,21 @@ impl UnitReader {
             }
             match self.attempt(&group, &sources, range.clone()).await? {
                 Some(bytes) => return Ok(bytes),
-                None => careful = true,
+                // Others are tried in place of one that was left out; without one, what came of
+                // them did not fit.
+                None => careful = locks::lock(&self.bad).len() == bad.len(),
             }
+        }
+    }
+
+    /// Whether a unit may be read without waiting for long.
+    fn answers(&self, unit: usize) -> bool {
+        let storage = storage_of(&self.record, unit);
+        let source = storage.and_then(|s| self.parity.source(s, &self.record.pool));
+        match source {
+            Some(SourcePlace::Attended(place)) => self.parity.answers(&place.volume),
+            Some(SourcePlace::Unattended(_)) => true,
+            None => false,
         }
     }
 

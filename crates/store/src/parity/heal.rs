@@ -36,12 +36,12 @@ const WAITING_MAX: usize = 100_000;
 const AT_ONCE: usize = 2;
 /// A replica that was decoded and could not be written is mended again after so long.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Damage that is found before the groups are known waits for them so long.
-const GROUPS_WAIT: Duration = Duration::from_secs(30);
+/// Damage that is found before the groups are known waits for them so much longer than rounds do.
+const GROUPS_WAIT: Duration = Duration::from_secs(60);
 const GROUPS_POLL: Duration = Duration::from_millis(100);
 
 /// What tells damaged replicas apart: storage, pool, block.
-type Damaged = (Arc<str>, PoolId, i64);
+pub type Damaged = (Arc<str>, PoolId, i64);
 
 /// Damaged replicas that are being mended: each once, however many readers find it.
 #[derive(Debug)]
@@ -68,6 +68,7 @@ pub fn heal(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo,
         return;
     };
     let store = Arc::clone(store);
+    let found = finalized(&store, &block, &storage).map(|found| found.2);
     store.tasks.clone().spawn(async move {
         let healed = async {
             match &claim {
@@ -78,7 +79,7 @@ pub fn heal(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo,
         let healed = while_there(&store, &storage, healed).await;
         claim.release(&store);
         if let Some(healed) = healed {
-            tell(&store, block, storage, (damage, healed)).await;
+            tell(&store, block, storage, (damage, found, healed)).await;
         }
     });
 }
@@ -89,6 +90,7 @@ pub async fn mend_or_tell(store: &Arc<StoreState>, block: ExtendedBlock, storage
     let Some(claim) = claim(store, &block, &storage) else {
         return;
     };
+    let found = finalized(store, &block, &storage).map(|found| found.2);
     let healed = while_there(store, &storage, heal_once(store, &block, &storage)).await;
     claim.release(store);
     match healed {
@@ -97,7 +99,7 @@ pub async fn mend_or_tell(store: &Arc<StoreState>, block: ExtendedBlock, storage
             debug!(%block, %error, "a damaged replica is mended later");
             heal(store, block, storage, Damage::Certain);
         }
-        Some(healed) => tell(store, block, storage, (Damage::Certain, healed)).await,
+        Some(healed) => tell(store, block, storage, (Damage::Certain, found, healed)).await,
     }
 }
 
@@ -148,12 +150,13 @@ async fn while_there<T>(
     }
 }
 
-/// Tells what became of a damaged replica.
+/// Tells what became of a damaged replica, which was `found`. Another one that took its place is
+/// looked at anew.
 async fn tell(
     store: &Arc<StoreState>,
     block: ExtendedBlock,
     storage: StorageInfo,
-    (damage, healed): (Damage, Result<(), StoreError>),
+    (damage, found, healed): (Damage, Option<FinalReplica>, Result<(), StoreError>),
 ) {
     let event = match healed {
         Ok(()) => {
@@ -174,7 +177,8 @@ async fn tell(
         }
         Err(error) => {
             debug!(%block, %error, "a damaged replica cannot be mended");
-            if damage == Damage::Suspected {
+            let now = finalized(store, &block, &storage).map(|now| now.2);
+            if damage == Damage::Suspected || now != found {
                 suspects::mark_suspect(store, &block);
                 return;
             }
@@ -198,7 +202,7 @@ async fn heal_in_turn(
     let Some(parity) = &store.parity else {
         return Err(not_covered(block));
     };
-    let deadline = Instant::now() + GROUPS_WAIT;
+    let deadline = Instant::now() + parity.config.others_within + GROUPS_WAIT;
     while !parity.is_ready() && Instant::now() < deadline {
         tokio::time::sleep(GROUPS_POLL).await;
     }
@@ -214,6 +218,11 @@ async fn heal_in_turn(
             Err(error) if error.io_error().is_some() => {
                 warn!(%block, storage = %storage.id, %error, "a damaged replica is decoded for \
                     its readers, but cannot be written anew: it is tried again");
+                tokio::time::sleep(AGAIN).await;
+            }
+            // A group that is not known yet may have it.
+            Err(error) if !parity.is_ready() && finalized(store, block, storage).is_some() => {
+                debug!(%block, %error, "a damaged replica is not decoded yet");
                 tokio::time::sleep(AGAIN).await;
             }
             other => return other,
@@ -240,7 +249,13 @@ pub async fn heal_now(store: &Arc<StoreState>, block: &ExtendedBlock) -> bool {
     let healed = heal_once(store, &here, &storage).await;
     let done = healed.is_ok();
     if done {
-        tell(store, here, storage, (Damage::Certain, healed)).await;
+        tell(
+            store,
+            here,
+            storage,
+            (Damage::Certain, Some(replica), healed),
+        )
+        .await;
     }
     done
 }
@@ -392,6 +407,17 @@ async fn remove_scratch(slice: &BlockPoolSlice, dir: PathBuf) {
 }
 
 impl Parity {
+    /// Whether a damaged replica waits to be mended.
+    pub(super) fn is_mending(&self, pool: &PoolId, id: i64, storage: &Arc<str>) -> bool {
+        let waiting = locks::lock(&self.healing.waiting);
+        !waiting.is_empty() && waiting.contains(&(Arc::clone(storage), pool.clone(), id))
+    }
+
+    /// Damaged replicas that wait to be mended, by storage, pool and block.
+    pub(super) fn mending(&self) -> HashSet<Damaged> {
+        locks::lock(&self.healing.waiting).clone()
+    }
+
     /// A member's data file is another one with the same bytes.
     fn note_stamp(&self, unit: UnitRef, generation_stamp: u64, stamp: FileStamp) {
         if let Some(group) = self.table().get_mut(unit.group) {

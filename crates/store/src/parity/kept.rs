@@ -12,6 +12,7 @@ use hayloft_parity::{GroupId, GroupPhase, MemberState, TableGroup};
 use hayloft_wire::ids::StorageType;
 use tracing::{debug, info};
 
+use super::rounds::BYTES_AT_A_TIME;
 use super::volumes::{UnitPlace, answer};
 use super::{Parity, ParityEnded};
 use crate::error::{StoreError, StoreErrorKind};
@@ -21,7 +22,7 @@ use crate::volume::Volume;
 
 /// On a volume at most one byte is kept for so many that are free.
 const FREE_FOR_KEPT: u64 = 4;
-/// A group whose members get no new one within this time goes all the same.
+/// A group whose members get no new one within this time goes where room presses.
 const YIELD_WITHIN: Duration = Duration::from_secs(60);
 
 /// Since when a group keeps data, and since when it is to make room.
@@ -40,6 +41,8 @@ struct Keeping {
     group: GroupId,
     since: Instant,
     yields: Option<Instant>,
+    /// Bytes of its replicas that are there.
+    live: u64,
     /// Bytes by storage.
     on: Vec<(Arc<str>, u64)>,
 }
@@ -48,12 +51,6 @@ impl Keeping {
     fn bytes(&self) -> u64 {
         self.on.iter().map(|(_, bytes)| bytes).sum()
     }
-}
-
-/// Whether a replica is only there as what its group can decode.
-fn is_needed(group: &TableGroup) -> bool {
-    let mut members = group.record.members.iter().zip(&group.members);
-    members.any(|(record, state)| !record.dropped && *state == MemberState::Absent)
 }
 
 /// Has `choose` find room after `error` said that there is none: what is kept of deleted replicas
@@ -83,9 +80,35 @@ pub async fn make_room<T>(
 }
 
 impl Parity {
+    /// Whether a replica is only there as what its group can decode, or may soon be: it is damaged
+    /// and waits to be mended, or lies on none of the `sound` storages.
+    fn is_needed(&self, group: &TableGroup, sound: &HashSet<Arc<str>>) -> bool {
+        let record = &group.record;
+        let mut members = record.members.iter().zip(&group.members);
+        members.any(|(member, state)| {
+            !member.dropped
+                && (*state == MemberState::Absent
+                    || !sound.contains(&member.storage)
+                    || self.is_mending(&record.pool, member.block_id, &member.storage))
+        })
+    }
+
+    /// Storages that answer and whose disks had no error a while ago.
+    fn sound_storages(&self) -> HashSet<Arc<str>> {
+        let mut places = self.places();
+        places.retain(|p| self.answers(&p.volume) && !p.store.is_failing(&p.volume));
+        let attended = places.iter().map(|place| Arc::clone(&place.volume.info.id));
+        let unattended = self.all_unattended().into_iter();
+        let unattended = unattended.filter(|dir| !dir.gone.is_cancelled());
+        attended
+            .chain(unattended.map(|dir| Arc::clone(&dir.storage)))
+            .collect()
+    }
+
     /// Groups that keep data, those that keep most first and then the oldest.
     fn keeping(&self) -> Vec<Keeping> {
         let now = Instant::now();
+        let sound = self.sound_storages();
         let mut found = Vec::new();
         let mut known = locks::lock(&self.kept_since);
         let mut still = KeptSince::new();
@@ -103,15 +126,19 @@ impl Parity {
                 since: now,
                 yields: None,
             };
+            let members = group.record.members.iter().zip(&group.members);
+            let live = members.filter(|(_, state)| **state == MemberState::Live);
+            let live = live.map(|(record, _)| record.covered).sum();
             let id = group.record.id;
             let Kept { since, yields } = *still
                 .entry(id)
                 .or_insert_with(|| known.get(&id).copied().unwrap_or(new));
-            if !is_needed(group) {
+            if !self.is_needed(group, &sound) {
                 found.push(Keeping {
                     group: id,
                     since,
                     yields,
+                    live,
                     on,
                 });
             }
@@ -122,14 +149,17 @@ impl Parity {
     }
 
     /// Groups that keep data for too long, or too much for what is free, make room: their members
-    /// go into new ones. Where that takes too long they go first.
-    pub(super) async fn yield_kept(&self) -> Result<(), ParityEnded> {
+    /// go into new ones, those of a few groups at a time. Where that takes too long and room
+    /// presses one group a round goes first.
+    pub(crate) async fn yield_kept(&self) -> Result<(), ParityEnded> {
         let keeping = self.keeping();
         if keeping.is_empty() {
             return Ok(());
         }
         let mut too_much = self.too_much_kept(&keeping);
-        let (mut to_mark, mut to_go) = (Vec::new(), Vec::new());
+        let marked = keeping.iter().filter(|keeping| keeping.yields.is_some());
+        let mut marked: u64 = marked.map(|keeping| keeping.live).sum();
+        let (mut to_mark, mut to_go) = (Vec::new(), None);
         for keeping in keeping {
             let mut presses = false;
             for (storage, bytes) in &keeping.on {
@@ -139,8 +169,13 @@ impl Parity {
                 }
             }
             match keeping.yields {
-                Some(since) if since.elapsed() >= YIELD_WITHIN => to_go.push(keeping.group),
-                None if presses || keeping.since.elapsed() >= self.config.kept_for => {
+                Some(since) if presses && since.elapsed() >= YIELD_WITHIN => {
+                    to_go.get_or_insert(keeping.group);
+                }
+                None if (presses || keeping.since.elapsed() >= self.config.kept_for)
+                    && (marked == 0 || marked + keeping.live <= BYTES_AT_A_TIME) =>
+                {
+                    marked += keeping.live;
                     to_mark.push(keeping.group);
                 }
                 _ => {}
@@ -155,10 +190,19 @@ impl Parity {
                 kept.yields = Some(Instant::now());
             }
         }
-        for group in to_go {
+        if let Some(group) = to_go {
             self.let_go(group).await?;
         }
         Ok(())
+    }
+
+    /// Groups that make room have done so for long.
+    #[cfg(test)]
+    pub(crate) fn yield_long_ago(&self) {
+        let long_ago = Instant::now().checked_sub(YIELD_WITHIN);
+        for kept in locks::lock(&self.kept_since).values_mut() {
+            kept.yields = kept.yields.and(long_ago);
+        }
     }
 
     /// Bytes that are kept on each volume beyond its share of what is free.
@@ -178,10 +222,13 @@ impl Parity {
     /// Removes a group: what is left of it is encoded anew.
     async fn let_go(&self, id: GroupId) -> Result<(), ParityEnded> {
         let _alone = self.recording.lock().await;
+        let sound = self.sound_storages();
         let gone = {
             let mut table = self.table();
             // Nothing may have come to need it meanwhile.
-            let may = table.get(id).is_some_and(|group| !is_needed(group));
+            let may = table
+                .get(id)
+                .is_some_and(|group| !self.is_needed(group, &sound));
             if may { table.remove(id) } else { None }
         };
         let Some(group) = gone else {

@@ -24,6 +24,9 @@ const LEFTOVER: Duration = Duration::from_secs(3600);
 /// Files that could not be removed are looked for again after so long.
 const CLEAN_AGAIN: Duration = Duration::from_secs(60);
 
+/// A volume that is listed for longer than so many answers may take gives none.
+const LISTING_ANSWERS: u32 = 10;
+
 /// What one volume holds of groups.
 #[derive(Debug)]
 pub struct Listed {
@@ -103,14 +106,21 @@ pub fn list_dir(root: &Path) -> std::io::Result<Listed> {
 async fn try_to_list(parity: &Parity, place: &UnitPlace) -> Option<Listed> {
     let root = place.volume.root.clone();
     let meta = place.volume.meta(IoClass::ClientRead);
+    // However many files there are.
+    let limit = tokio::time::sleep(parity.config.answer.saturating_mul(LISTING_ANSWERS));
+    tokio::pin!(limit);
     let listed = loop {
         let listed = meta.run(IoOp::List, &root, |root| {
             list_dir(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
         });
-        // However many files there are.
         let listed = tokio::select! {
+            biased;
             listed = listed => listed,
             () = place.gone() => return None,
+            () = &mut limit => {
+                parity.note_hang(place);
+                return None;
+            }
         };
         match listed {
             Err(error) if error.lacks().is_some() => tokio::time::sleep(LACKING).await,
@@ -192,7 +202,12 @@ impl Parity {
             .flat_map(|s| s.pools())
             .map(|p| p.id().clone())
             .collect();
-        for place in self.places() {
+        let places = self.places();
+        if places.iter().any(|place| !self.answers(&place.volume)) {
+            self.clean_later();
+            return;
+        }
+        for place in places {
             let Some(listed) = try_to_list(self, &place).await else {
                 // What it has may name files of others.
                 self.clean_later();

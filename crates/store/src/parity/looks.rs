@@ -1,11 +1,11 @@
 //! Looks at directories of nodes that do not run here: which there are, and what groups have there.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{EngineConfig, IoClass, IoError, IoOp, engine_by_name};
+use hayloft_io::{Engine, EngineConfig, IoClass, IoError, IoOp, engine_by_name};
 use hayloft_parity::{FileStamp, MemberState, UnitRef};
 use hayloft_wire::ids::PoolId;
 use tokio_util::sync::CancellationToken;
@@ -13,9 +13,10 @@ use tracing::info;
 
 use super::Parity;
 use super::listing::{Listed, list_dir};
-use super::unattended::{Unattended, units_on};
+use super::unattended::{LOOK_WITHIN, Unattended, units_on};
 use super::volumes::{kept_file, parity_file, stamp_of};
 use crate::locks;
+use crate::state::StoreState;
 
 /// A directory is looked at again after so long: another process may have changed it.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -34,8 +35,11 @@ impl Parity {
         self.find_unattended().await;
         for dir in self.all_unattended() {
             match dir.is_there().await {
-                true => self.look_into(&dir).await,
-                false => self.give_up_dir(&dir, "its VERSION is not there, or another storage's"),
+                Some(true) => self.look_into(&dir).await,
+                None => {}
+                Some(false) => {
+                    self.give_up_dir(&dir, "its VERSION is not there, or another storage's")
+                }
             }
         }
     }
@@ -77,10 +81,9 @@ impl Parity {
         };
         for (storage, root) in self.missing_storages() {
             let root = PathBuf::from(&*root);
-            let config = store.config.disk.config(None);
-            let disk = store.shared.disks.for_path(&root, &config);
-            let engine = disk.and_then(|disk| engine_by_name("posix", &EngineConfig::new(disk)));
-            let Ok(engine) = engine else { continue };
+            let Some(engine) = self.engine_of(&store, &root).await else {
+                continue;
+            };
             let dir = Unattended {
                 disk: self.disk_under(&root, &engine),
                 storage,
@@ -92,7 +95,7 @@ impl Parity {
             let failed = locks::read(&self.unattended)
                 .failed_disks
                 .contains(&dir.disk);
-            if failed || !dir.is_there().await {
+            if failed || dir.is_there().await != Some(true) {
                 continue;
             }
             info!(directory = %dir.root.display(), "a directory of a node that does not run here \
@@ -101,6 +104,27 @@ impl Parity {
             let mut known = locks::write(&self.unattended);
             known.dirs.insert(Arc::clone(&dir.storage), dir);
         }
+    }
+
+    /// An engine that reads a directory; `None` when its disk gives no answer, or none yet.
+    async fn engine_of(
+        self: &Arc<Self>,
+        store: &Arc<StoreState>,
+        root: &Path,
+    ) -> Option<Arc<dyn Engine>> {
+        // One thread waits for a disk that hangs, not one more at each look.
+        if !locks::write(&self.unattended).asked.insert(root.to_owned()) {
+            return None;
+        }
+        let (parity, store, root) = (Arc::clone(self), Arc::clone(store), root.to_owned());
+        let find = move || {
+            let config = store.config.disk.config(None);
+            let disk = store.shared.disks.for_path(&root, &config);
+            locks::write(&parity.unattended).asked.remove(&root);
+            engine_by_name("posix", &EngineConfig::new(disk?))
+        };
+        let found = tokio::time::timeout(LOOK_WITHIN, tokio::task::spawn_blocking(find));
+        found.await.ok()?.ok()?.ok()
     }
 
     /// Compares the files of a directory with what the groups have there.

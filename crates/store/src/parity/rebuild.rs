@@ -1,10 +1,11 @@
 //! Lost units are rebuilt on other disks: replicas of a dead disk, and parity files.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hayloft_io::OpenMode;
 use hayloft_parity::{GroupPhase, GroupRecord, MemberState, PARITY_DIR, UnitRef};
-use hayloft_wire::ids::ExtendedBlock;
+use hayloft_wire::ids::{ExtendedBlock, StorageType};
 use tracing::{info, warn};
 
 use super::decode::UnitReader;
@@ -70,9 +71,15 @@ impl Parity {
         for store in self.stores() {
             for pool in store.pools() {
                 super::degraded::back_again(&pool);
+                // No volume of these types has room for so many bytes.
+                let mut full: HashMap<StorageType, u64> = HashMap::new();
                 for (id, replica) in pool.all_degraded() {
                     if store.stop.is_cancelled() {
                         break;
+                    }
+                    let kind = replica.storage.storage_type;
+                    if full.get(&kind).is_some_and(|len| replica.len >= *len) {
+                        continue;
                     }
                     status::publish_progress(self).await;
                     match self.rebuild_replica(&store, &pool, id, &replica).await {
@@ -80,8 +87,10 @@ impl Parity {
                         Err(error) => {
                             let block = pool.extended(replica.block(id));
                             warn!(%block, %error, "a replica of a failed disk is not rebuilt yet");
-                            if error.kind() == StoreErrorKind::OutOfSpace {
-                                break;
+                            // One that is rebuilt lacks only its place in the group.
+                            let waits = pool.degraded_replica(id).is_some();
+                            if error.kind() == StoreErrorKind::OutOfSpace && waits {
+                                full.insert(kind, replica.len);
                             }
                         }
                     }

@@ -216,7 +216,7 @@ impl Parity {
     }
 
     /// Writes the record of a group again, as the table has it now.
-    pub(super) async fn rewrite(
+    pub(crate) async fn rewrite(
         &self,
         group: GroupId,
     ) -> Result<Result<(), ParityEnded>, StoreError> {
@@ -235,6 +235,12 @@ impl Parity {
         mut next: GroupRecord,
     ) -> Result<Result<(), ParityEnded>, StoreError> {
         let places = self.copy_places(&next);
+        // Volumes that refuse have copies yet: as many as there are stay.
+        let there = before.copies.iter().filter(|c| self.place(c).is_some());
+        if places.len() < there.count().min(next.shape.parity() + 1) {
+            let text = "too few volumes take a parity record now";
+            return Err(StoreError::new(StoreErrorKind::OutOfSpace, text));
+        }
         next.revision += 1;
         next.copies = places
             .iter()
@@ -365,7 +371,7 @@ impl Parity {
     }
 
     /// An error of a volume that a file of a group could not be written to or removed from.
-    pub(super) fn refused(&self, place: &UnitPlace, doing: &str, error: IoError) -> StoreError {
+    pub(crate) fn refused(&self, place: &UnitPlace, doing: &str, error: IoError) -> StoreError {
         let error = place.failed(doing, error);
         self.note_refusal(place, &error);
         error

@@ -23,7 +23,7 @@ use crate::replica::Slot;
 /// Groups that are planned at a time, after a look at all replicas.
 const GROUPS_AT_A_TIME: usize = 256;
 /// After so many bytes there is another look: what came meanwhile is still in the page cache.
-const BYTES_AT_A_TIME: u64 = 1 << 30;
+pub(super) const BYTES_AT_A_TIME: u64 = 1 << 30;
 /// Replicas that are planned at a time.
 const CANDIDATES_MAX: usize = 4096;
 /// A replica that cannot be read for parity is left alone for so long.
@@ -261,6 +261,9 @@ impl Parity {
             }
             NotEncoded::Parity(error) => {
                 debug!(%error, "a parity group is not encoded");
+                if error.kind() == StoreErrorKind::Retry {
+                    return Ok(Next::Skip);
+                }
                 if self.refusals() > refusals {
                     // Said where it was noted.
                     return Ok(Next::Elsewhere);
@@ -306,7 +309,7 @@ impl Parity {
     /// make room for others; then the newest, which the page cache may still have.
     pub(super) fn sweep(&self, places: &[UnitPlace]) -> Vec<Unprotected<ParityCandidate>> {
         let disks = self.disks_of(places.iter().map(|place| &*place.volume));
-        let mut found = Vec::new();
+        let (mut found, mut claimed) = (Vec::new(), Vec::new());
         for store in self.stores() {
             for pool in store.pools() {
                 if !pool.parity_known.load(Ordering::Acquire) {
@@ -327,9 +330,14 @@ impl Parity {
                         continue;
                     };
                     let volume = &slice.volume;
-                    if table.is_taken(pool.id(), id, &volume.info.id, replica.len)
-                        || damaged.is_same(pool.id(), id, &volume.info.id, &replica)
-                    {
+                    if table.is_taken(pool.id(), id, &volume.info.id, replica.len) {
+                        if !table.is_covered(pool.id(), id, &volume.info.id, replica.len) {
+                            let of = Arc::as_ptr(&store).addr();
+                            claimed.push((of, pool.id().clone(), id, replica.generation_stamp));
+                        }
+                        continue;
+                    }
+                    if damaged.is_same(pool.id(), id, &volume.info.id, &replica) {
                         continue;
                     }
                     let lasting = !volume.info.storage_type.is_transient();
@@ -361,14 +369,15 @@ impl Parity {
                 }
             }
         }
-        self.let_wait(found)
+        self.let_wait(found, &claimed)
     }
 
     /// Notes since when each has waited. Leaves out those that are left alone, and the oldest of
-    /// too many.
+    /// too many. Those that are claimed have waited when they are not encoded after all.
     fn let_wait(
         &self,
         mut found: Vec<Unprotected<ParityCandidate>>,
+        claimed: &[Waiting],
     ) -> Vec<Unprotected<ParityCandidate>> {
         let now = Instant::now();
         let clients_write = locks::lock(&self.wrote).is_some_and(|at| at.elapsed() < CALM);
@@ -382,7 +391,8 @@ impl Parity {
         };
         found.sort_by_cached_key(|c| std::cmp::Reverse((in_memory(c), c.what.id)));
         let mut waiting = locks::lock(&self.waiting);
-        let mut still = HashMap::new();
+        let known = |key: &Waiting| waiting.get(key).map(|wait| (key.clone(), *wait));
+        let mut still: HashMap<Waiting, Wait> = claimed.iter().filter_map(known).collect();
         let mut count = UnprotectedCount::new(now);
         found.retain_mut(|candidate| {
             let key = key(&candidate.what);

@@ -1,6 +1,6 @@
 //! What there is of parity, for the operator.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use hayloft_parity::{GroupRecord, GroupTotals, MemberRecord, PARITY_DIR};
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
+use super::heal::Damaged;
 use super::volumes::{UnitPlace, answer};
 use super::{Parity, ParityRequest};
 use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms};
@@ -43,7 +44,7 @@ pub struct ParityStatus {
     /// Of `unprotected_bytes`, in no group for longer than that should take.
     #[serde(default)]
     pub overdue_bytes: u64,
-    /// Of replicas that are damaged and that no group can mend.
+    /// Of replicas that are damaged: those that no group can mend, and those that wait for it.
     #[serde(default)]
     pub damaged_bytes: u64,
     /// Of units that are still to be rebuilt.
@@ -114,7 +115,7 @@ pub struct VolumeParity {
     /// Of `unprotected_bytes`, in no group for longer than that should take.
     #[serde(default)]
     pub overdue_bytes: u64,
-    /// Damaged replicas that no group can mend.
+    /// Damaged replicas that no group can mend, or that wait for it.
     #[serde(default)]
     pub damaged_bytes: u64,
     /// Units that were here and are still to be rebuilt.
@@ -232,8 +233,9 @@ impl Parity {
     /// What there is now.
     #[must_use]
     pub fn status(&self) -> ParityStatus {
-        let damaged = self.damaged_bytes();
-        let totals = self.true_totals();
+        let mending = self.mending();
+        let damaged = self.damaged_bytes(&mending);
+        let totals = self.true_totals(&mending);
         let done = {
             let published = locks::lock(&self.published);
             (published.scrubbed_at_ms, published.rebuilt_at_ms)
@@ -281,7 +283,7 @@ impl Parity {
 
     /// Bytes of groups. What NameNodes do not expect from the stores that run is left out, and what
     /// is there after all is not lost.
-    fn true_totals(&self) -> GroupTotals {
+    fn true_totals(&self, mending: &HashSet<Damaged>) -> GroupTotals {
         let mut ours: HashMap<Arc<str>, bool> = HashMap::new();
         let damaged = locks::lock(&self.damaged).clone();
         let mut counts = |record: &GroupRecord, member: &MemberRecord| {
@@ -290,6 +292,12 @@ impl Parity {
                 .entry(Arc::clone(storage))
                 .or_insert_with(|| self.is_ours(storage, root))
                 && !damaged.has(&record.pool, member.block_id, storage)
+                && (mending.is_empty()
+                    || !mending.contains(&(
+                        Arc::clone(storage),
+                        record.pool.clone(),
+                        member.block_id,
+                    )))
         };
         self.table().totals(
             |record, member| counts(record, member),

@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 
 use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::{DIR_MODE, FILE_MODE};
 use crate::locks;
 use crate::volume::Volume;
@@ -41,6 +41,10 @@ pub struct Troubles(HashMap<Arc<str>, Trouble>, u64);
 impl Parity {
     /// A file of a group could not be written or removed on a volume: it gets none for a while.
     pub(super) fn note_refusal(&self, place: &UnitPlace, error: &StoreError) {
+        // What the process lacks says nothing of the volume.
+        if error.kind() == StoreErrorKind::Retry {
+            return;
+        }
         self.note_trouble(place, &error.to_string(), false);
     }
 

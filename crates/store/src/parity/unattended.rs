@@ -3,7 +3,7 @@
 //! there. They are read without the lock of the directory and compared with their checksums, since
 //! another process may use it. Nothing is written there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use crate::locks;
 use crate::state::StoreState;
 
 /// A look that takes longer is given up: rounds wait for it.
-const LOOK_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
 /// A directory that no store of the process uses, or that it uses without the pool of a group.
 #[derive(Debug)]
@@ -50,6 +50,8 @@ pub struct UnattendedDirs {
     pub dirs: HashMap<Arc<str>, Arc<Unattended>>,
     /// Disks that failed under a volume: what the page cache has of them says nothing.
     pub failed_disks: Vec<DiskKey>,
+    /// Directories whose disks are asked for, and have not answered.
+    pub asked: HashSet<PathBuf>,
     /// When they were looked at last.
     pub looked: Option<Instant>,
 }
@@ -82,18 +84,20 @@ impl Unattended {
         }
     }
 
-    /// Whether the directory is still that of the storage.
-    pub async fn is_there(&self) -> bool {
+    /// Whether the directory is still that of the storage; `None` when its disk does not say.
+    pub async fn is_there(&self) -> Option<bool> {
         let path = self.root.join(CURRENT).join(VERSION);
         let meta = self.engine.meta(IoClass::Balancer);
         let limit = crate::layout::version::VERSION_BYTES_MAX;
         let read = tokio::time::timeout(LOOK_WITHIN, meta.read_small(&path, limit));
-        let version = read
-            .await
-            .ok()
-            .and_then(Result::ok)
-            .and_then(|bytes| VolumeVersion::parse(&bytes).ok());
-        version.is_some_and(|version| *version.storage_id == *self.storage)
+        match read.await.ok()? {
+            Err(error) if error.kind() == IoErrorKind::NotFound => Some(false),
+            Err(_) => None,
+            Ok(bytes) => {
+                let version = VolumeVersion::parse(&bytes).ok()?;
+                Some(*version.storage_id == *self.storage)
+            }
+        }
     }
 }
 

@@ -5,6 +5,8 @@ use super::*;
 use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule};
 
+use crate::replica::Slot;
+
 /// What a check that finds damage tells.
 async fn found_damaged(node: &Node, id: i64) {
     let replica = node.store.replica(&pool(), id).expect("there");
@@ -300,4 +302,27 @@ async fn a_missing_file_is_served_and_mended() {
     assert_eq!(mended(&mut node).await, [1]);
     assert!(std::fs::read(data_file(&node, 1)).expect("is back") == content(1, 70_001));
     check_three(&node).await;
+}
+
+#[tokio::test]
+async fn a_replica_that_took_the_place_of_a_damaged_one_is_not_told() {
+    let mut node = start(4, shape(3, 1)).await;
+    put(&node, 1, 50_000).await;
+    put(&node, 2, 50_000).await;
+    let pool = node.store.0.pool(&pool()).expect("there");
+    for id in [1, 2] {
+        let replica = node.store.replica(pool.id(), id).expect("there");
+        let damage = crate::parity::Damage::Certain;
+        crate::parity::heal(&node.store.0, replica.block, replica.storage, damage);
+    }
+    // Before the first is looked at it is another one.
+    let Some(Slot::Finalized(mut now)) = pool.map.get(1) else {
+        panic!("finalized");
+    };
+    now.generation_stamp += 1;
+    let meta = data_file(&node, 1).with_file_name("blk_1_1001.meta");
+    std::fs::rename(&meta, meta.with_file_name("blk_1_1002.meta")).expect("renames");
+    pool.put(1, Slot::Finalized(now)).expect("takes it");
+    assert_eq!(corrupt(&events(&mut node).await), [2]);
+    assert_eq!(status(&node).damaged_bytes, 50_000);
 }

@@ -253,3 +253,27 @@ async fn nothing_of_a_node_that_is_configured_no_more_is_called_lost() {
     assert!(now.is_well());
     assert!(tree(dir.path(), "b") == before);
 }
+
+#[tokio::test]
+async fn a_directory_whose_disk_does_not_say_what_it_is_counts_yet() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let nodes = both(dir.path()).await;
+    nodes[1].store.shutdown().await;
+    let unattended = |node: &Node| {
+        let volumes = status(node).volumes;
+        volumes.iter().filter(|row| row.unattended).count()
+    };
+    round(&nodes[0]).await;
+    assert_eq!(unattended(&nodes[0]), 3);
+    let parity = nodes[0].store.0.parity.clone().expect("configured");
+    let version = dir.path().join("data0/b/current/VERSION");
+    std::fs::remove_file(&version).expect("there");
+    std::fs::create_dir(&version).expect("makes");
+    parity.forgive();
+    round(&nodes[0]).await;
+    assert_eq!(unattended(&nodes[0]), 3);
+    std::fs::remove_dir(&version).expect("there");
+    parity.forgive();
+    round(&nodes[0]).await;
+    assert_eq!(unattended(&nodes[0]), 2);
+}

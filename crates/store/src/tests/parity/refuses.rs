@@ -2,8 +2,8 @@
 
 use super::*;
 
-use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule};
+use hayloft_io::{IoError, IoErrorKind, IoOp};
 
 /// Four volumes, of which the first obeys the rules.
 async fn faulty(shape: ParityShape) -> (Node, Arc<Faults>) {
@@ -229,4 +229,87 @@ async fn files_of_a_group_that_cannot_be_removed_go_later() {
     parity.forgive_volumes();
     round(&node).await;
     assert!(!left(&node), "{:?}", files(&node));
+}
+
+#[tokio::test]
+async fn copies_of_a_record_stay_while_too_few_volumes_take_the_next() {
+    let (node, faults) = faulty(shape(2, 1)).await;
+    put_some(&node, 1..3).await;
+    round(&node).await;
+    let is_record = |file: &GroupFile| matches!(file, GroupFile::Record(_));
+    let records = |node: &Node| files(node).iter().filter(|(_, f)| is_record(f)).count();
+    assert_eq!(records(&node), 2);
+    faults.clear();
+    let parity = node.store.0.parity.clone().expect("configured");
+    let group = parity.table().iter().next().expect("one").record.id;
+    // Every volume but one refuses.
+    for place in parity.places().iter().skip(1) {
+        let error = IoError::new(IoErrorKind::Closed, IoOp::Write, Path::new("/"), "a test");
+        parity.refused(place, "a test", error);
+    }
+    let written = parity.rewrite(group).await;
+    assert!(written.is_err(), "too few take one");
+    assert_eq!(records(&node), 2);
+    parity.forgive_volumes();
+    parity
+        .rewrite(group)
+        .await
+        .expect("writes")
+        .expect("goes on");
+    assert_eq!(records(&node), 2);
+}
+
+#[tokio::test]
+async fn a_disk_that_lists_nothing_holds_no_round_up() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let mut config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        ..protected(dir.path(), 4, shape(2, 1))
+    };
+    config.parity.as_mut().expect("configured").answer = Duration::from_millis(50);
+    let node = Node::start(dir, 4, config).await;
+    let hangs = Effect::Delay(Duration::from_secs(3600));
+    let rule = faults.add(FaultRule::new(hangs).on(&[IoOp::List]));
+    let parity = node.store.0.parity.as_ref().expect("configured");
+    parity.forgive_volumes();
+    let soon = tokio::time::timeout(Duration::from_secs(20), round(&node));
+    soon.await.expect("the round ends");
+    assert!(faults.fired(rule) > 0);
+    assert!(row(&status(&node), 0).refuses.is_some());
+}
+
+#[tokio::test]
+async fn what_is_decoded_again_does_not_wait_for_a_disk_that_hangs() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let mut config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        ..protected(dir.path(), 4, shape(2, 2))
+    };
+    config.parity.as_mut().expect("configured").answer = Duration::from_secs(3);
+    let node = Node::start(dir, 4, config).await;
+    put_some(&node, 1..3).await;
+    round(&node).await;
+    let of = (1..3).find(|id| volume_of(&node, *id) != 0);
+    let of = of.expect("on another disk");
+    assert!((1..3).any(|id| volume_of(&node, id) == 0));
+    let storage = node.store.replica(&pool(), of).expect("there").storage;
+    let parity = node.store.0.parity.as_ref().expect("configured");
+    let (unit, _) = parity
+        .table()
+        .cover(&pool(), of, &storage.id)
+        .expect("a group");
+    let hangs = Effect::Delay(Duration::from_secs(3600));
+    let of_replicas = |path: &Path| path.to_string_lossy().contains("/finalized/");
+    faults.add(FaultRule::new(hangs).on(&[IoOp::Read]).at(of_replicas));
+    let mut took = Vec::new();
+    for _ in 0..2 {
+        let began = std::time::Instant::now();
+        let bytes = crate::parity::decode_for_test(parity, unit).await;
+        assert!(bytes == content(of, 50_000));
+        took.push(began.elapsed());
+    }
+    assert!(took[0] >= Duration::from_secs(3), "{took:?}");
+    assert!(took[1] < Duration::from_secs(2), "{took:?}");
 }

@@ -141,3 +141,23 @@ async fn a_running_node_says_how_it_is_when_it_is_asked() {
             .exists()
     );
 }
+
+#[tokio::test]
+async fn a_replica_that_is_claimed_in_vain_has_waited_meanwhile() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = protected(dir.path(), 4, shape(3, 1));
+    let overdue = Duration::from_millis(500);
+    config.parity.as_mut().expect("configured").overdue = overdue;
+    let node = Node::start(dir, 4, config).await;
+    put(&node, 1, 50_000).await;
+    assert_eq!(status(&node).unprotected_bytes, 50_000);
+    tokio::time::sleep(overdue).await;
+    let parity = node.store.0.parity.clone().expect("configured");
+    *parity.end_at.lock().expect("whole") = Some(ParityStep::Claimed);
+    assert!(node.store.parity_round().await.is_err());
+    assert_eq!(status(&node).unprotected_bytes, 0);
+    let claimed = parity.table().iter().next().expect("a claim").record.id;
+    parity.table().remove(claimed);
+    let now = status(&node);
+    assert_eq!((now.unprotected_bytes, now.overdue_bytes), (50_000, 50_000));
+}
