@@ -21,15 +21,6 @@ pub fn out(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Sends what was printed on its way.
-#[cfg(feature = "lab")]
-pub fn flush() {
-    let flushed = io::stdout().lock().flush();
-    if let Err(error) = flushed {
-        give_up(&error);
-    }
-}
-
 fn give_up(error: &io::Error) -> ! {
     if error.kind() == io::ErrorKind::BrokenPipe {
         process::exit(CLOSED);

@@ -54,11 +54,11 @@ async fn a_reader_is_refused_and_its_replica_not_suspected() {
         node.put(1, 1001, 3000).await;
         faults.add(lacks(errno).on(&[IoOp::Open]));
         let refused = node.store.open_reader(&block(1, 1001, 0)).await;
-        let error = refused.err().expect("refused");
+        let error = refused.expect_err("refused");
         assert_eq!(error.kind(), StoreErrorKind::Retry, "{error}");
         let new = block(2, 1001, 0);
         let writer = node.store.create_rbw(&new, WriteOptions::default());
-        let error = writer.await.err().expect("refused");
+        let error = writer.await.expect_err("refused");
         assert_eq!(error.kind(), StoreErrorKind::Retry, "{error}");
         faults.clear();
         node.check(1, 1001, 3000).await;
