@@ -236,8 +236,12 @@ impl Parity {
     ) -> Result<Result<(), ParityEnded>, StoreError> {
         let places = self.copy_places(&next);
         // Volumes that refuse have copies yet: as many as there are stay.
-        let there = before.copies.iter().filter(|c| self.place(c).is_some());
-        if places.len() < there.count().min(next.shape.parity() + 1) {
+        let there = before.copies.iter().filter_map(|c| self.place(c));
+        let there: Vec<UnitPlace> = there.collect();
+        let there = self
+            .disks_of(there.iter().map(|place| &*place.volume))
+            .len();
+        if places.len() < there.min(next.shape.parity() + 1) {
             let text = "too few volumes take a parity record now";
             return Err(StoreError::new(StoreErrorKind::OutOfSpace, text));
         }
