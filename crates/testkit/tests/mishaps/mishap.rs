@@ -411,17 +411,29 @@ impl Lab {
             self.exchange(disk)?;
             return self.start_again();
         }
-        self.exchange(disk)?;
-        self.cluster.rewrite_node_conf(0)?;
         let data = self.data(disk);
+        self.cluster.node(0).remove_volume(&data);
+        self.reconfigure()?;
+        self.exchange(disk)?;
         std::fs::create_dir_all(&data).map_err(TestkitError::file("creating", &data))?;
+        self.cluster.node(0).add_volume(None, &data);
+        let said = self.reconfigure()?;
         for site in self.sites() {
-            let said = self.fs.reconfigure(&site.ipc().to_string(), seconds(60))?;
             let version = site.part_of(&data).join("current/VERSION");
             expect(version.is_file(), || {
                 format!("{}: {said}", version.display())
             })?;
         }
         Ok(())
+    }
+
+    /// Has each virtual node read its configuration again; what they said.
+    fn reconfigure(&mut self) -> Result<String> {
+        self.cluster.rewrite_node_conf(0)?;
+        let mut said = String::new();
+        for site in self.sites() {
+            said += &self.fs.reconfigure(&site.ipc().to_string(), seconds(60))?;
+        }
+        Ok(said)
     }
 }
