@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta, is_of_the_disk};
 use hayloft_parity::PARITY_DIR;
 use tokio::sync::mpsc;
 use tracing::{Instrument as _, info, warn};
@@ -54,6 +54,9 @@ async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
 
 /// How long a start waits for descriptors, memory or threads.
 const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// So often a disk may say that the process lacks what it has; then it is the disk.
+const OF_DISK_MAX: u32 = 3;
 
 /// Opens the configured volumes. See [`Store::open`](crate::Store::open).
 pub async fn open(
@@ -152,12 +155,19 @@ async fn open_patiently(
     volume: &VolumeConfig,
 ) -> Result<OpenedVolume, StoreError> {
     let until = Instant::now() + START_PATIENCE;
+    let mut of_disk = 0;
     loop {
         match inner.open_volume(volume).await {
+            Err(error) if of_disk == OF_DISK_MAX && error.kind() == StoreErrorKind::Retry => {
+                // Other directories are to be served all the same.
+                return Err(StoreError::new(StoreErrorKind::Io, error.to_string()));
+            }
             Err(error) if error.kind() == StoreErrorKind::Retry && Instant::now() < until => {
                 warn!(volume = %volume.path.display(), %error, "opening a volume waits for what \
                     the process lacks");
                 tokio::time::sleep(volume_failure::LACKING).await;
+                let means = error.io_error().and_then(IoError::lacks);
+                of_disk += u32::from(means.is_some_and(is_of_the_disk));
             }
             outcome => return outcome,
         }

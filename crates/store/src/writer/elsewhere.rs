@@ -166,7 +166,7 @@ impl Going {
         let Self {
             inner, pool, old, ..
         } = &self;
-        // Nobody else creates or removes files of the block meanwhile.
+        // No other task creates or removes files of the block meanwhile.
         let latch = self.latch().await?;
         loop {
             let mut writer = new.open_somewhere(inner, pool, &mut tried).await?;
@@ -248,7 +248,7 @@ impl Going {
         };
         let (writer_lock, write_behind) =
             (Arc::clone(&writer.writer_lock), self.write_behind.clone());
-        // To its end even if nobody waits for it: files are not left half written.
+        // To its end even if no task waits for it: files are not left half written.
         let written = self.inner.tasks.spawn(async move {
             let _writer_lock = writer_lock;
             files.write_plan(before, plan, false, write_behind).await
