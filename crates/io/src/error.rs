@@ -13,7 +13,7 @@ use crate::means::Means;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IoErrorKind {
-    /// The process lacks something (descriptors, memory, threads: [`Means`](crate::Means)), or the
+    /// The process lacks something (descriptors, memory, threads: [`Means`]), or the
     /// call was interrupted or came too early. It says nothing of the disk: try again later.
     Retry,
     /// The file system or the quota is full: choose another volume.

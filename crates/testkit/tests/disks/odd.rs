@@ -250,7 +250,9 @@ impl OddLab {
         let at = self.disk.path().to_owned();
         let image = self.base.path().join("image");
         let umount = || run(Command::new("umount").arg(&at)).map(drop);
-        let is_empty = || std::fs::read_dir(&at).is_ok_and(|mut all| all.next().is_none());
+        // The directory itself is made before each start, as its owner would.
+        let data = at.join("data");
+        let is_empty = || std::fs::read_dir(&data).is_ok_and(|mut all| all.next().is_none());
         self.cluster.node(PLAIN).stop()?;
         umount()?;
         self.cluster.start_node(PLAIN)?;
