@@ -13,8 +13,9 @@ use tracing::{info, warn};
 /// Descriptors of a data transfer at work: its socket and the next node's, or a duplicate; the data
 /// file, through the page cache and around it; the meta file.
 const OF_TRANSFER: u64 = 5;
-/// Descriptors of a request of the web port: its socket, and a transfer of a file.
-const OF_WEB: u64 = 3;
+/// Descriptors of a connection of the web port: its socket, and its part of what the transfers of
+/// files have open, which are far fewer.
+const OF_WEB: u64 = 2;
 /// Kept back: for the process, for each node and its NameNodes, for each volume's checks, scanners
 /// and commit rounds.
 const OWN: u64 = 32;
