@@ -81,6 +81,7 @@ fn parity(config: &Configuration) -> Option<ParityConfig> {
         memory: config
             .get(&keys::POOL_PARITY_MEMORY)
             .min(crate::memory::usable() / 2),
+        patience: config.get(&keys::POOL_PARITY_PATIENCE),
         scan: scan(config),
         ..ParityConfig::new(shape)
     })

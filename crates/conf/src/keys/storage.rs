@@ -45,6 +45,9 @@ keys! {
         "Memory for new replicas until they have parity, with direct; at most half of the \
          machine's. Else they are read again.")
         .bytes();
+    POOL_PARITY_PATIENCE: Duration = ("hayloft.pool.parity.patience", "2m",
+        "A replica waits for partners of its length on other disks; then shorter groups are \
+         formed.").millis();
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
         "Space kept free on each volume; append `.<directory>` or `.<storage type, lower case>` \
          for some.").bytes();

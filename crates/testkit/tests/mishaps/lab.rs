@@ -26,7 +26,6 @@ const BLOCK: u64 = 1 << 20;
 const DISK_MIB: u32 = 128;
 /// Files at a time: what is beyond is deleted first.
 const FILES_MAX: usize = 90;
-/// Groups that are not full are formed after two minutes.
 const PROTECTED_WITHIN: Duration = Duration::from_secs(300);
 
 /// A disk of the host.
@@ -76,6 +75,7 @@ impl Lab {
             .volumes(volumes.collect())
             .conf("dfs.datanode.disk.check.timeout", "5s")
             .conf("hayloft.pool.parity", SHAPE)
+            .conf("hayloft.pool.parity.patience", "10s")
             .virtual_nodes(sites);
         let cluster = Cluster::builder("mishaps")
             .conf("dfs.blocksize", BLOCK)
