@@ -148,10 +148,14 @@ async fn save(pool: &Pool, slice: &BlockPoolSlice) {
         at_ms: now_ms(),
     };
     let meta = slice.volume.meta(IoClass::ClientWrite);
-    for (name, contents) in [
-        (names::DFS_USED, used.encode()),
-        (names::REPLICAS, encode(&replicas)),
-    ] {
+    let mut saved = vec![(names::DFS_USED, used.encode())];
+    // Apache's node rolls back and then believes the cache, which knows nothing of what came back
+    // from trash: without the file it looks for itself.
+    let trash = slice.paths.root.join(names::TRASH);
+    if matches!(meta.exists(&trash).await, Ok(false)) {
+        saved.push((names::REPLICAS, encode(&replicas)));
+    }
+    for (name, contents) in saved {
         if let Err(error) = meta.replace(&current.join(name), contents, FILE_MODE).await {
             warn!(path = %current.join(name).display(), %error, "cannot save what the next start \
                 could use");

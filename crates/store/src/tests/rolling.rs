@@ -99,6 +99,25 @@ async fn during_a_rolling_upgrade_deleted_blocks_can_be_brought_back() {
     }
 }
 
+/// Apache's node would believe the cache and miss what its rollback brings back from trash.
+#[tokio::test]
+async fn a_node_that_holds_trash_leaves_no_replica_cache() {
+    let mut node = Node::new().await;
+    node.put(5, 1001, 3000).await;
+    node.put(6, 1001, 3000).await;
+    let cache = node.pool_dir().join("current/replicas");
+    rolling(&node, RollingUpgradeState::InProgress).await;
+    node.store.shutdown().await;
+    assert!(cache.is_file(), "nothing is in trash yet");
+    let mut node = start_with(node, StartOption::Regular).await;
+    rolling(&node, RollingUpgradeState::InProgress).await;
+    delete(&mut node, 5).await;
+    node.store.shutdown().await;
+    assert!(!cache.exists());
+    let node = start_with(node, StartOption::Regular).await;
+    node.check(6, 1001, 3000).await;
+}
+
 #[tokio::test]
 async fn a_marker_turns_nothing_on_and_goes_when_no_upgrade_runs() {
     // Apache's node leaves it behind after a rollback.
