@@ -34,8 +34,8 @@ status: ## Say what runs and where
 test: ## The gate: format, lints, unit tests, docs, Java, clusters of real processes (< 35 min)
 	@scripts/test
 
-suites: ## All there is: the gate, and jobs, hostile peers, hosts and links, power cuts (< 90 min)
-	@scripts/test --suites
+suites: ## What is too heavy for the gate, in pieces of 30 min at most; goes on where it stopped
+	@scripts/suites $(SUITES)
 
 test-fast: ## Unit and property tests, no JVM (< 3 min)
 	@scripts/test --fast
