@@ -161,7 +161,7 @@ impl Parity {
                 continue;
             }
             let listed = (storage, (place, listed));
-            self.take_in_late(listed);
+            self.take_in_late(listed).await;
         }
     }
 

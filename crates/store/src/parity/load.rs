@@ -114,16 +114,19 @@ impl Parity {
             .collect()
     }
 
-    /// Takes in what lies on a volume that could not be listed before.
-    pub(super) fn take_in_late(&self, listed: (Arc<str>, (UnitPlace, Listed))) {
+    /// Takes in what lies on a volume that could not be listed before, and looks whether another
+    /// process changed it.
+    pub(super) async fn take_in_late(&self, listed: (Arc<str>, (UnitPlace, Listed))) {
         let stores = self.stores();
         let pools = stores.iter().flat_map(|store| store.pools());
         let pools: HashMap<PoolId, Arc<Pool>> = pools.map(|p| (p.id().clone(), p)).collect();
         locks::lock(&self.lists).extend([listed]);
-        for pool in pools.values() {
-            self.take_in_all(pool, Vec::new());
-        }
+        let take_in = |pool| self.take_in_all(pool, Vec::new());
+        let looks: Vec<UnitRef> = pools.values().flat_map(|pool| take_in(pool)).collect();
         locks::lock(&self.lists).clear();
+        for unit in looks {
+            self.look_at(unit).await;
+        }
     }
 
     /// Takes in a group, or what these volumes say of one that is known. Gives the live members on
@@ -256,12 +259,16 @@ impl Parity {
             _ => true,
         };
         if changed {
-            let block = member.block_id;
-            info!(group = %unit.group, block, "a replica is not what its parity group has: it was \
-                changed meanwhile, and goes into a new group");
-            self.table().set_member(unit, MemberState::Absent);
-            self.drop_member(unit);
+            self.has_changed(unit, member.block_id);
         }
+    }
+
+    /// A live member is not what its group has, and is not damaged.
+    pub(super) fn has_changed(&self, unit: UnitRef, block: i64) {
+        info!(group = %unit.group, block, "a replica is not what its parity group has: it was \
+            changed meanwhile, and goes into a new group");
+        self.table().set_member(unit, MemberState::Absent);
+        self.drop_member(unit);
     }
 }
 

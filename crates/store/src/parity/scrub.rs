@@ -13,6 +13,7 @@ use super::heal::mend_or_tell;
 use super::load::begins_with;
 use super::volumes::{SourcePlace, UnitPlace, answer, kept_file, storage_of, unit_path};
 use super::{Parity, ParityEnded, ParityStep, records, status};
+use crate::background::look::{Looker, Pace};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::Slot;
 
@@ -185,11 +186,30 @@ impl Parity {
             debug!(group = %at.group, unit = at.unit, "a replica changed while it was scrubbed");
             return false;
         };
+        if is_whole(place, &block).await {
+            self.has_changed(at, block.block.id);
+            return false;
+        }
         warn!(%block, "a replica in a parity group is damaged");
         // Its end is waited for: what cannot be mended is known when the scrub is done.
         mend_or_tell(&place.store, block, place.volume.info.clone()).await;
         true
     }
+}
+
+/// Whether a replica has the data of its own checksum file. Where its group has other data, another
+/// process wrote it anew: what the group has is of old.
+async fn is_whole(place: &UnitPlace, block: &ExtendedBlock) -> bool {
+    let looker = Looker::new(&place.store, &place.volume);
+    let Ok(pool) = place.store.pool(&block.pool) else {
+        return false;
+    };
+    let Some(replica) = looker.here(&pool, block.block.id) else {
+        return false;
+    };
+    let mut pace = Pace::Rest(0);
+    let whole = looker.verify(&pool, block.block.id, &replica, &mut pace);
+    whole.await.is_ok()
 }
 
 /// Whether an error of reading a unit says something of the unit.

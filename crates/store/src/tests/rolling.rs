@@ -102,7 +102,7 @@ async fn during_a_rolling_upgrade_deleted_blocks_can_be_brought_back() {
 /// Apache's node would believe the cache and miss what its rollback brings back from trash.
 #[tokio::test]
 async fn a_node_that_holds_trash_leaves_no_replica_cache() {
-    let mut node = Node::new().await;
+    let node = Node::new().await;
     node.put(5, 1001, 3000).await;
     node.put(6, 1001, 3000).await;
     let cache = node.pool_dir().join("current/replicas");

@@ -4,13 +4,42 @@ use super::*;
 
 /// Reads the block by decoding only, as if its disk were gone.
 async fn check_decoded(node: &Node, id: i64, len: usize) {
+    decoded_is(node, id, &content(id, len)).await;
+}
+
+async fn decoded_is(node: &Node, id: i64, wanted: &[u8]) {
     let parity = node.store.0.parity.as_ref().expect("configured");
     let storage = node.store.replica(&pool(), id).expect("there").storage;
     let cover = parity.table().cover(&pool(), id, &storage.id);
     let (unit, covered) = cover.expect("in a group");
-    assert_eq!(covered, len as u64, "block {id}");
+    assert_eq!(covered, wanted.len() as u64, "block {id}");
     let bytes = crate::parity::decode_for_test(parity, unit).await;
-    assert!(bytes == content(id, len), "block {id}");
+    assert!(bytes == wanted, "block {id}");
+}
+
+#[tokio::test]
+async fn a_replica_that_another_process_wrote_anew_is_no_damage() {
+    let mut node = start(3, shape(2, 1)).await;
+    put(&node, 1, 70_000).await;
+    put(&node, 2, 70_000).await;
+    round(&node).await;
+    let (from, to) = (data_file(&node, 2), data_file(&node, 1));
+    std::fs::copy(&from, &to).expect("copies");
+    let meta = |data: &Path| data.with_file_name(format!("{}_1001.meta", name_of(data)));
+    std::fs::copy(meta(&from), meta(&to)).expect("copies");
+    ParityRequest::Scrub
+        .leave(&node.dir.path().join("data0"))
+        .expect("asks");
+    round(&node).await;
+    round(&node).await;
+    let told = events(&mut node).await;
+    assert!(told.is_empty(), "{told:?}");
+    assert!(std::fs::read(&to).expect("reads") == content(2, 70_000));
+    decoded_is(&node, 1, &content(2, 70_000)).await;
+}
+
+fn name_of(data: &Path) -> &str {
+    data.file_name().and_then(|n| n.to_str()).expect("a name")
 }
 
 async fn append(node: &Node, id: i64, gs: u64, from: usize, to: usize) {
