@@ -239,13 +239,15 @@ impl Looker {
         let Some(replica) = self.here(pool, id) else {
             return false;
         };
+        let mut lacked = 0;
         loop {
             return match self.verify(pool, id, &replica, pace).await {
                 Ok(()) => {
                     self.counts.scanned(&extended(pool, id, &replica), true);
                     false
                 }
-                Err(found) if found.is_lack() => {
+                Err(found) if found.is_lack() && lacked < volume_failure::LOOKS_LACKED_MAX => {
+                    lacked += 1;
                     tokio::time::sleep(volume_failure::LACKING).await;
                     continue;
                 }

@@ -22,7 +22,7 @@ use tracing::{Instrument as _, debug};
 use super::look::{Looker, NotWhole, Pace, Sure};
 use super::search;
 use crate::error::StoreError;
-use crate::lifecycle::volume_failure::LACKING;
+use crate::lifecycle::volume_failure::{LACKING, LOOKS_LACKED_MAX};
 use crate::locks;
 use crate::state::StoreState;
 
@@ -209,11 +209,14 @@ async fn look_at(
         Why::Damage => (None, false),
     };
     let class = IoClass::ClientRead;
-    let mut limit = LOOK_MAX;
+    let (mut limit, mut lacked) = (LOOK_MAX, 0);
     let glance = loop {
         let glance = looker.glance(&pool, key.1, &replica, at.clone(), class);
         match tokio::time::timeout(limit, glance).await {
-            Ok(Err(found)) if found.is_lack() => tokio::time::sleep(LACKING).await,
+            Ok(Err(found)) if found.is_lack() && lacked < LOOKS_LACKED_MAX => {
+                lacked += 1;
+                tokio::time::sleep(LACKING).await;
+            }
             Err(_) if twice && limit == LOOK_MAX => limit = LOOK_MAX * 2,
             outcome => break outcome,
         }

@@ -58,7 +58,7 @@ impl Lab {
             .fs
             .tool(class::FSCK, &["/", "-list-corruptfileblocks"])?;
         let paths = run.out.lines().filter(|line| line.starts_with("blk_"));
-        let paths = paths.filter_map(|line| line.split_whitespace().nth(1));
+        let paths = paths.filter_map(|line| line.split_whitespace().last());
         Ok(paths.map(str::to_owned).collect())
     }
 
