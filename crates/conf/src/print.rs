@@ -90,7 +90,7 @@ impl Configuration {
 /// Widest line of the documentation, in characters.
 const COLUMNS: usize = 100;
 
-/// The lists of docs/operate/configure.md: keys with effect, then keys without.
+/// The lists of docs/operate/keys.md: keys with effect, then keys without.
 #[must_use]
 pub fn to_markdown() -> String {
     let mut out = String::from("## Keys\n");

@@ -19,12 +19,14 @@ const FILE_LINES: usize = 450;
 const DECISION_LINES: usize = 20;
 /// Words of a page.
 const PAGES: [(&str, usize); 3] = [
-    ("README.md", 900),
+    ("README.md", 700),
     ("ARCHITECTURE.md", 900),
     ("CONTRIBUTING.md", 400),
 ];
-/// Words of all pages below docs.
-const DOCS_WORDS: usize = 19_900;
+/// Words of all pages below docs that are written by hand.
+const DOCS_WORDS: usize = 15_700;
+/// How the first sentence of a page begins that a command makes: its words do not count.
+const GENERATED: &str = "This page is generated from ";
 /// Words of a sentence on a page.
 const SENTENCE_WORDS: usize = 25;
 
@@ -172,14 +174,20 @@ fn pages_are_short() {
         let has = words(&root.join(page));
         assert!(has <= most, "{page} has {has} words of at most {most}");
     }
-    let docs: usize = files(&root.join("docs"), &["md"])
-        .iter()
-        .map(|path| words(path))
-        .sum();
+    let pages = files(&root.join("docs"), &["md"]);
+    let by_hand = pages.iter().filter(|path| !is_generated(path));
+    let docs: usize = by_hand.map(|path| words(path)).sum();
     assert!(
         docs <= DOCS_WORDS,
         "the pages below docs have {docs} words of at most {DOCS_WORDS}"
     );
+}
+
+/// Whether the first line below the title says that a command makes the page.
+fn is_generated(path: &Path) -> bool {
+    let text = std::fs::read_to_string(path).expect("readable");
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty()).skip(1);
+    lines.next().is_some_and(|line| line.starts_with(GENERATED))
 }
 
 #[test]
