@@ -74,7 +74,7 @@ pub struct NodeArgs {
     /// With --print-config: as JSON.
     #[arg(long, requires = "print_config", conflicts_with = "markdown")]
     pub json: bool,
-    /// With --print-config: the lists of the documentation (defaults, no values).
+    /// With --print-config: the page of the documentation (defaults, no values).
     #[arg(long, requires = "print_config")]
     pub markdown: bool,
     /// Say whether Apache's DataNode may start on the data directories now, and stop

@@ -90,10 +90,23 @@ impl Configuration {
 /// Widest line of the documentation, in characters.
 const COLUMNS: usize = 100;
 
-/// The lists of docs/operate/configure.md: keys with effect, then keys without.
+/// How docs/operate/keys.md begins. By its first sentence the tidy test knows a page that is made.
+const HEAD: &str = "# Every key
+
+This page is generated from the node's table of keys by
+`HAYLOFT_BLESS=1 cargo test -p hayloft --test node`: do not edit it. [Configure](configure.md) is
+the page to read first. `hayloft node --print-config` shows the same with the values of a node.
+
+Parentheses hold the default and the unit of a bare number. A *reconfigurable* key takes effect on a
+running node.
+
+## Keys
+";
+
+/// The page docs/operate/keys.md: keys with effect, then keys without.
 #[must_use]
 pub fn to_markdown() -> String {
-    let mut out = String::from("## Keys\n");
+    let mut out = String::from(HEAD);
     // The table has some only so that they can be reconfigured or reported.
     let without_effect = |key: &&AnyKey| unsupported::all().any(|entry| entry.name == key.name);
     for (subject, table) in keys::subjects() {

@@ -19,12 +19,12 @@ const FILE_LINES: usize = 450;
 const DECISION_LINES: usize = 20;
 /// Words of a page.
 const PAGES: [(&str, usize); 3] = [
-    ("README.md", 900),
+    ("README.md", 700),
     ("ARCHITECTURE.md", 900),
     ("CONTRIBUTING.md", 400),
 ];
-/// Words of all pages below docs.
-const DOCS_WORDS: usize = 19_900;
+/// Words of all pages below docs that are written by hand.
+const DOCS_WORDS: usize = 15_000;
 /// Words of a sentence on a page.
 const SENTENCE_WORDS: usize = 25;
 
@@ -162,20 +162,17 @@ fn a_public_type_has_its_name_alone() {
 #[test]
 fn pages_are_short() {
     let root = repository();
-    let words = |path: &Path| {
-        let text = std::fs::read_to_string(path).expect("the page is there");
-        // The bars of a table are no words.
-        let is_word = |word: &&str| word.contains(char::is_alphanumeric);
-        text.split_whitespace().filter(is_word).count()
-    };
+    let read = |path: &Path| std::fs::read_to_string(path).expect("the page is there");
+    // The bars of a table are no words.
+    let is_word = |word: &&str| word.contains(char::is_alphanumeric);
+    let words = |text: &str| text.split_whitespace().filter(is_word).count();
     for (page, most) in PAGES {
-        let has = words(&root.join(page));
+        let has = words(&read(&root.join(page)));
         assert!(has <= most, "{page} has {has} words of at most {most}");
     }
-    let docs: usize = files(&root.join("docs"), &["md"])
-        .iter()
-        .map(|path| words(path))
-        .sum();
+    let pages = files(&root.join("docs"), &["md"]);
+    let by_hand = pages.iter().map(|path| text::by_hand(&read(path)));
+    let docs: usize = by_hand.map(|text| words(&text)).sum();
     assert!(
         docs <= DOCS_WORDS,
         "the pages below docs have {docs} words of at most {DOCS_WORDS}"

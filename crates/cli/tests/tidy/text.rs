@@ -96,6 +96,26 @@ pub fn sentences(page: &str) -> Vec<String> {
     found
 }
 
+/// How the first sentence of a page begins that a command makes.
+const GENERATED: &str = "This page is generated from ";
+/// How the part of a page begins that a command makes, and the line that ends it.
+const MADE: (&str, &str) = ("<!-- made by ", "<!-- end of what is made -->");
+
+/// What is written by hand on a page: nothing of a page that a command makes, and of others what is
+/// outside the parts that a command makes.
+pub fn by_hand(page: &str) -> String {
+    let mut lines = page.lines().filter(|line| !line.trim().is_empty()).skip(1);
+    if lines.next().is_some_and(|line| line.starts_with(GENERATED)) {
+        return String::new();
+    }
+    let mut made = false;
+    let lines = page.lines().filter(|line| {
+        made = (made || line.starts_with(MADE.0)) && !line.starts_with(MADE.1);
+        !made && !line.starts_with(MADE.1)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// Folders of sources, as `crate/room` or `crate/room/inner`, and the crates themselves.
 pub fn rooms(crates: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();

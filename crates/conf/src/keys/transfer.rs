@@ -28,8 +28,8 @@ keys! {
     MAX_PACKET_SIZE: u32 = ("dfs.data.transfer.max.packet.size", "16777216",
         "Largest packet accepted.").bytes().min(4096).max(1 << 30);
     READAHEAD_BYTES: u64 = ("dfs.datanode.readahead.bytes", "4194304",
-        "Pieces read ahead of a long read: 0 for one, else two, or four for one or two readers of \
-         flash.").bytes();
+        "Read-ahead of long reads. 0 reads one piece ahead. Any other value reads two, or four \
+         when a flash disk has at most two readers.").bytes();
     TRANSFER_TO_ALLOWED: bool = ("dfs.datanode.transferTo.allowed", "true",
         "Send what the page cache has by sendfile, without a copy.");
     DROP_CACHE_BEHIND_READS: bool = ("dfs.datanode.drop.cache.behind.reads", "false",
