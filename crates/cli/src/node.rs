@@ -108,7 +108,6 @@ fn of_virtual_node(node: &VirtualNode) -> String {
 fn check_swap(config: &Configuration) -> Result<ExitCode, CliError> {
     hayloft_conf::namenodes(config)?;
     let nodes = config.virtual_nodes()?;
-    let shared = hayloft_node::store_config::earlier_staging(config);
     // The directories of each node: a stock DataNode starts on those of one.
     let each = match nodes.as_slice() {
         [] => vec![volumes(config)],
@@ -122,7 +121,7 @@ fn check_swap(config: &Configuration) -> Result<ExitCode, CliError> {
         }
     }
     let mut all = each.iter();
-    let found = all.try_for_each(|volumes| hayloft_store::check_swap(volumes, &shared));
+    let found = all.try_for_each(|volumes| hayloft_store::check_swap(volumes));
     if let Err(obstacle) = found {
         println!("no: {obstacle}");
         return Ok(ExitCode::from(FINDING));

@@ -55,7 +55,6 @@ const fn always(
     }
 }
 
-const STAGING: &str = "nothing is staged in shared memory any more";
 const SHORT_CIRCUIT: &str = "short-circuit reads are not served; clients read over TCP";
 const CACHING: &str = "cache directives are not carried out";
 const LAZY_PERSIST: &str = "LAZY_PERSIST files go to disk at once";
@@ -88,10 +87,6 @@ impl Unsupported {
 
 /// Keys that only nodes read, and others of `hdfs-site.xml`.
 static DATANODE: &[Unsupported] = &[
-    key("hayloft.staging.enabled", "false", STAGING),
-    key("hayloft.staging.close", "false", STAGING),
-    key("hayloft.staging.burst", "false", STAGING),
-    key("hayloft.staging.dir", "/dev/shm", STAGING),
     key("dfs.domain.socket.path", "", SHORT_CIRCUIT),
     key(
         "dfs.datanode.shared.file.descriptor.paths",

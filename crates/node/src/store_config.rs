@@ -1,6 +1,5 @@
 //! What the store is told, from what the configuration files say.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use hayloft_io::DiskSettings;
@@ -25,15 +24,6 @@ pub fn volumes(config: &Configuration) -> Vec<VolumeConfig> {
             reserved: reserved(calculator, &config.reserved_for(dir)),
             capacity_ratio: config.capacity_ratio_for(dir),
         })
-        .collect()
-}
-
-/// Where versions with staging in shared memory kept it: the default, and what their key says.
-#[must_use]
-pub fn earlier_staging(config: &Configuration) -> Vec<PathBuf> {
-    let configured = config.text("hayloft.staging.dir").map(PathBuf::from);
-    std::iter::once(PathBuf::from("/dev/shm"))
-        .chain(configured)
         .collect()
 }
 
@@ -64,7 +54,6 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
         cache_client_reads: config.get(&keys::IO_READ_CACHED),
         write_memory: usize::try_from(write_memory(config)).unwrap_or(usize::MAX),
         page_cache: crate::memory::usable() / sharers(config),
-        earlier_staging: earlier_staging(config),
         scan: scan(config),
         parity: parity(config),
         directory_scan: directory_scan(config),
@@ -240,8 +229,11 @@ mod tests {
         let nodes = plain.virtual_nodes().expect("valid");
         let one = store_config(&nodes[2].config);
         assert_eq!(one.page_cache, crate::memory::usable() / 4);
-        assert_eq!(one.volumes[0].path, PathBuf::from("/d/c"));
-        assert_eq!(one.volumes[0].calibrated_in, Some(PathBuf::from("/d")));
+        assert_eq!(one.volumes[0].path, std::path::PathBuf::from("/d/c"));
+        assert_eq!(
+            one.volumes[0].calibrated_in,
+            Some(std::path::PathBuf::from("/d"))
+        );
         let alone = store_config(&with(&[("dfs.datanode.data.dir", "/d")]));
         assert_eq!(alone.page_cache, crate::memory::usable());
         assert_eq!(alone.volumes[0].calibrated_in, None);

@@ -1,7 +1,6 @@
 //! Whether Apache's DataNode may start on the directories of a stopped node. Blocking; changes
 //! nothing.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -12,7 +11,6 @@ use hayloft_io::RecordLock;
 use crate::layout::dirs::read_small;
 use crate::layout::names::{CURRENT, IN_USE_LOCK, PoolPaths, VERSION};
 use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX, VolumeVersion};
-use crate::staging_leftovers;
 use crate::upgrade::{Unfinished, interrupted};
 
 const FINISH: &str = "start Hayloft and stop it: the start ends it";
@@ -54,24 +52,23 @@ impl Obstacle {
     }
 }
 
-/// Looks at the `volumes` and at the staging areas that versions with staging left in `shared`.
+/// Looks at the `volumes`.
 ///
 /// # Errors
 /// The first obstacle. A directory that is not there is none: no node has used it.
-pub fn check_swap(volumes: &[PathBuf], shared: &[PathBuf]) -> Result<(), Obstacle> {
-    let mut uuids = BTreeSet::new();
+pub fn check_swap(volumes: &[PathBuf]) -> Result<(), Obstacle> {
     for volume in volumes {
         let present = volume.try_exists().map_err(Obstacle::unreadable(volume))?;
         if present {
             free(volume)?;
-            uuids.extend(version(volume)?.map(|version| version.datanode_uuid));
+            version(volume)?;
             settled(volume, "an upgrade or rollback of the directory")?;
             for pool in pools(volume)? {
                 check_pool(&pool)?;
             }
         }
     }
-    shared.iter().try_for_each(|dir| no_area(dir, &uuids))
+    Ok(())
 }
 
 /// Whether a DataNode has used the directory as a volume: it has the VERSION of one. Blocking.
@@ -153,18 +150,6 @@ fn settled(root: &Path, whose: &str) -> Result<(), Obstacle> {
             root,
             what,
             "restore the directory from a backup, or move it away",
-        )),
-    }
-}
-
-/// Nothing that a version with staging left for a node with one of these uuids.
-fn no_area(dir: &Path, uuids: &BTreeSet<String>) -> Result<(), Obstacle> {
-    match staging_leftovers::find(dir, uuids).map_err(Obstacle::unreadable(dir))? {
-        None => Ok(()),
-        Some(path) => Err(Obstacle::new(
-            &path,
-            "it holds acknowledged bytes that an earlier version of Hayloft left",
-            staging_leftovers::TODO,
         )),
     }
 }

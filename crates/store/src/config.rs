@@ -176,8 +176,6 @@ pub struct StoreConfig {
     pub page_cache: u64,
     /// Time between commit rounds, which make durable what was written.
     pub commit_interval: Duration,
-    /// Where versions with staging in shared memory kept it.
-    pub earlier_staging: Vec<PathBuf>,
     /// The duplicate that loses at start is deleted (`dfs.datanode.duplicate.replica.deletion`).
     pub delete_duplicates: bool,
     /// Files of a finalized replica stay open for so long after the last reader asked for them.
@@ -227,7 +225,6 @@ impl Default for StoreConfig {
             write_memory: 48 << 20,
             page_cache: 8 << 30,
             commit_interval: Duration::from_secs(5),
-            earlier_staging: Vec::new(),
             delete_duplicates: true,
             kept_open: Duration::from_secs(30),
             check_min_gap: Duration::from_secs(15 * 60),

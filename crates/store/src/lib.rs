@@ -24,7 +24,6 @@ mod replica;
 mod report;
 mod shared;
 mod shutdown;
-mod staging_leftovers;
 mod startup;
 mod state;
 mod store;

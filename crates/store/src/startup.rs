@@ -1,6 +1,5 @@
 //! Start-up: volumes that can be used, and the identity of the node.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,35 +21,12 @@ use crate::lifecycle::{commit, volume_failure};
 use crate::locks;
 use crate::parity;
 use crate::shared::StoreShared;
-use crate::staging_leftovers;
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::commit_rounds::CommitRounds;
 use crate::volume::shared_mount::SharedMount;
 use crate::volume::stop_mark::Mark;
 use crate::volume::{OpenedVolume, Volume};
-
-/// Refuses to start over what a version with staging in shared memory left there: acknowledged
-/// bytes that are in no replica's files.
-async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
-    let uuids = BTreeSet::from([inner.identity().datanode_uuid.clone()]);
-    let dirs = inner.config.earlier_staging.clone();
-    let look = tokio::task::spawn_blocking(move || {
-        // One that cannot be listed is no reason not to start.
-        dirs.iter()
-            .find_map(|dir| staging_leftovers::find(dir, &uuids).ok()?)
-    });
-    match look.await.ok().flatten() {
-        None => Ok(()),
-        Some(path) => Err(StoreError::incompatible(format!(
-            "{} holds bytes that an earlier version of Hayloft acknowledged and did not write \
-                    to its \
-                 blocks: {}",
-            path.display(),
-            staging_leftovers::TODO
-        ))),
-    }
-}
 
 /// How long a start waits for descriptors, memory or threads.
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -68,7 +44,6 @@ pub async fn open(
     let opened = open_volumes(&inner).await?;
     check_tolerance(&inner, opened.len())?;
     name_node(&inner);
-    refuse_staged(&inner).await?;
     for o in opened {
         let path = o.config.clone();
         match admit(&inner, o).await {

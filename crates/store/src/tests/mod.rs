@@ -111,7 +111,6 @@ fn config(dir: &Path, volumes: usize) -> StoreConfig {
             .collect(),
         writer_stop_timeout: Duration::from_millis(500),
         volume_choosing: VolumeChoosing::RoundRobin { additional: 0 },
-        earlier_staging: vec![dir.to_owned()],
         // Tests call the rounds themselves, where they want some.
         commit_interval: Duration::from_secs(3600),
         scan: ScanConfig {

@@ -189,7 +189,7 @@ async fn stubs_are_not_read_as_files_nor_handed_to_apaches_node() {
     let root = node.dir.path().join("data0");
     let path = root.join("current/VERSION");
     let volumes = [root];
-    crate::check_swap(&volumes, &[]).expect("has Apache's layout");
+    crate::check_swap(&volumes).expect("has Apache's layout");
     let text = std::fs::read_to_string(&path).expect("there");
     let stubs = text.replace("layoutVersion=-57", "layoutVersion=-1057");
     std::fs::write(&path, stubs).expect("writes");
@@ -203,7 +203,7 @@ async fn stubs_are_not_read_as_files_nor_handed_to_apaches_node() {
             .contains("on a device, which posix does not read"),
         "{error}"
     );
-    let obstacle = crate::check_swap(&volumes, &[]).expect_err("zeros");
+    let obstacle = crate::check_swap(&volumes).expect_err("zeros");
     assert!(
         obstacle.to_string().contains("decommission the node"),
         "{obstacle}"

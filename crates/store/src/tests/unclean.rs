@@ -202,26 +202,3 @@ async fn a_replica_being_written_is_cut_at_its_first_damage() {
     let replica = node.store.replica(&pool(), 5).expect("there");
     assert_eq!(replica.bytes_on_disk, 150_000 / 512 * 512);
 }
-
-#[tokio::test]
-async fn bytes_of_a_version_with_staging_are_not_started_over() {
-    let node = Node::new().await;
-    node.put(5, 1001, 1000).await;
-    let uuid = node.store.0.identity().datanode_uuid.clone();
-    node.store.shutdown().await;
-    for name in ["hayloft-staging-?", "hayloft-staging-?.kept-1"] {
-        let left = node.dir.path().join(name.replace('?', &uuid));
-        std::fs::write(&left, "bytes").expect("writes");
-        let (sender, _events) = mpsc::channel(1);
-        let refused = Store::open(config(node.dir.path(), 1), sender).await;
-        let Err(error) = refused else {
-            panic!("is refused");
-        };
-        let error = error.to_string();
-        assert!(error.contains(&left.display().to_string()), "{error}");
-        std::fs::remove_file(&left).expect("removes");
-    }
-    let other = node.dir.path().join("hayloft-staging-another");
-    std::fs::write(other, "bytes").expect("writes");
-    node.restart().await.check(5, 1001, 1000).await;
-}
