@@ -13,13 +13,13 @@ use hayloft_wire::proto::hdfs::{
 };
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 
-use crate::stripe::{self, Stripe};
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::peer;
 use crate::xceiver::reconstruction::{InternalReplica, StripedGroup, checksum_of_lost};
 use crate::xceiver::stats::Activity;
+use hayloft_client::stripe::{self, Stripe};
 
 /// Size of the first buffer in which Apache's collects the MD5s; it doubles, and its unused end is
 /// digested as well.
