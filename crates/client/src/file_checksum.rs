@@ -140,13 +140,10 @@ async fn block_checksum(
     for node in &located.locs {
         let asked = async {
             let mut link = NodeLink::connect(&client.settings, &node.id, 0).await?;
-            let response = match policy {
-                None => link.ask(&of_block(&block, located)).await?,
-                Some(policy) => link.ask(&of_group(&block, located, policy)).await?,
-            };
-            let response = link.success(response)?;
-            let answer = response.checksum_response;
-            answer.ok_or_else(|| link.trouble("an answer without a checksum"))
+            match policy {
+                None => link.checksum(&of_block(&block, located)).await,
+                Some(policy) => link.checksum(&of_group(&block, located, policy)).await,
+            }
         };
         match asked.await {
             Ok(answer) => return Ok(answer),

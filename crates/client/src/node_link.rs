@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use hayloft_rpc::client::connection::connect_from;
 use hayloft_wire::limits::MAX_PACKET_BYTES;
+use hayloft_wire::proto::datatransfer::OpBlockChecksumResponse;
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo, LocatedBlock, StorageType};
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Status};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -196,6 +197,20 @@ impl NodeLink {
                 None => self.fill().await?,
             }
         }
+    }
+
+    /// Asks for the checksum of a block or of a block group.
+    ///
+    /// # Errors
+    /// The node does not answer in time, or has no checksum to give.
+    pub async fn checksum<M: OpMessage>(
+        &mut self,
+        message: &M,
+    ) -> Result<OpBlockChecksumResponse, NodeTrouble> {
+        let response = self.ask(message).await?;
+        let response = self.success(response)?;
+        let answer = response.checksum_response;
+        answer.ok_or_else(|| self.trouble("an answer without a checksum"))
     }
 
     /// The answer, when it is a success.

@@ -34,16 +34,21 @@ pub async fn connect(
     Ok(conn)
 }
 
-/// Connects to a node to read from it with the client's streams.
+/// Connects to a node to ask it as a client does. It may be silent for the time `read`; `None` is
+/// for ever.
 ///
 /// # Errors
-/// As those of [`connect`].
-pub async fn link(settings: &Settings, node: &DatanodeId) -> Result<NodeLink, XferError> {
+/// `Remote` when the node cannot be reached in time.
+pub async fn link(
+    settings: &Settings,
+    node: &DatanodeId,
+    read: Option<Duration>,
+) -> Result<NodeLink, XferError> {
     let name = node.xfer_addr();
     let stream = dial(settings, node, 1).await?;
     conn::set_options(&stream, settings).map_err(|e| XferError::remote(&name, e))?;
     let limits = LinkLimits {
-        read: settings.downstream_read_timeout(1),
+        read,
         write: settings.downstream_write_timeout(1),
         packet: settings.max_packet,
     };

@@ -188,7 +188,8 @@ impl RemoteStream {
         replica: &InternalReplica,
         range: SourceRange,
     ) -> Result<Self, XferError> {
-        let link = peer::link(settings, &replica.node.id).await?;
+        let silence = settings.downstream_read_timeout(1);
+        let link = peer::link(settings, &replica.node.id, silence).await?;
         let range = BlockRange {
             block: range.block,
             token: replica.token.clone(),
