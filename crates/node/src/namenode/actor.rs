@@ -1,6 +1,6 @@
 //! One actor per NameNode address: what is known of it, and what waits to be told to it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hayloft_wire::proto::datanode::DatanodeRegistration;
 use hayloft_wire::proto::hdfs::NnHaState;
@@ -15,6 +15,7 @@ use crate::namenode::block_report::ReportSchedule;
 use crate::namenode::ibr::{Added, Batch, BlockChange, IbrQueue};
 use hayloft_conf::{NameNodeAddr, keys};
 use hayloft_rpc::{DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL, RpcClient};
+use hayloft_store::locks::lock;
 
 /// Where an actor is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,10 +90,6 @@ pub(super) struct Actor {
     pub(super) heartbeat_wake: Notify,
     state: Mutex<State>,
     pub(super) stop: CancellationToken,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Actor {

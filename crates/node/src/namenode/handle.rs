@@ -1,8 +1,9 @@
 //! What the rest of the node sees of the NameNode services.
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
+use hayloft_store::locks::{read, write};
 use hayloft_store::{StartOption, StorageInfo, Store};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::{
@@ -111,11 +112,7 @@ impl NameNodes {
     }
 
     pub(super) fn services(&self) -> Vec<Arc<PoolService>> {
-        self.0
-            .services
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        read(&self.0.services).clone()
     }
 
     pub(super) fn service(&self, pool: &PoolId) -> Option<Arc<PoolService>> {
@@ -142,11 +139,7 @@ impl NameNodes {
     /// As [`start`](Self::start); nothing is changed then.
     pub fn refresh(&self, config: &Configuration) -> Result<(), ConfigError> {
         let wanted = namenodes(config)?;
-        let mut services = self
-            .0
-            .services
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut services = write(&self.0.services);
         services.retain(|service| {
             let stays =
                 wanted.iter().any(|new| new.id == service.name) && !service.stop.is_cancelled();
@@ -189,11 +182,7 @@ impl NameNodes {
                     served");
                 node.store.forget_pool(&pool).await;
             }
-            let mut services = self
-                .0
-                .services
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut services = write(&self.0.services);
             services.retain(|other| !Arc::ptr_eq(other, &service));
         }
         self.0.living.send_modify(|living| *living -= 1);

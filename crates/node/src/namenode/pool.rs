@@ -1,7 +1,8 @@
 //! One service per name service: its actors, which of them is active, its block pool.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use hayloft_store::locks::lock;
 use hayloft_store::{RollingUpgradeState, StorageInfo};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::DatanodeRegistration;
@@ -79,7 +80,7 @@ impl PoolService {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// For logs.

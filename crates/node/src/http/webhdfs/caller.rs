@@ -2,10 +2,11 @@
 //! configuration names.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use hayloft_conf::{Configuration, HostPort, NameService, keys, namenodes};
+use hayloft_store::locks::lock;
 
 use super::super::patterns;
 use super::parameters::Parameters;
@@ -91,7 +92,7 @@ impl NameNodeGroups {
     }
 
     fn group(&self, addresses: Vec<String>) -> NameNodeGroup {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if let Some((_, group)) = known.iter().find(|(of, _)| *of == addresses) {
             return group.clone();
         }
