@@ -9,12 +9,9 @@
 //! | [`activity`] | what was done, in numbers; the audit trail |
 //! | [`outliers`] | slow peers and slow disks |
 //! | [`recovery`] | block recovery as the primary node |
-//! | `client` | an HDFS client, for the web port |
-//! | `stripe` | the shape of erasure-coded block groups |
 //! | [`daemon`] | start, run and stop of all of it |
 
 pub mod activity;
-mod client;
 pub mod daemon;
 mod http;
 pub mod identity;
@@ -25,5 +22,4 @@ pub mod namenode;
 pub mod outliers;
 pub mod recovery;
 pub mod store_config;
-mod stripe;
 pub mod xceiver;

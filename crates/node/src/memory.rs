@@ -24,6 +24,14 @@ pub fn usable() -> u64 {
     physical.saturating_mul(unit).min(limit.unwrap_or(u64::MAX))
 }
 
+/// Memory of this process that is in RAM, in bytes; 0 where the kernel does not say.
+#[must_use]
+pub fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|n| n.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
 /// What `hayloft.memory.limit` is when it is 0, in bytes: 96 MiB, on small machines a thirty-second
 /// of the [memory](usable) but at least 32 MiB.
 #[must_use]
@@ -90,5 +98,10 @@ mod tests {
         put("memory.max", "900\n");
         assert_eq!(lowest("0::/docker/123\n"), Some(900));
         assert_eq!(lowest("nonsense"), None);
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        assert!(resident_bytes() > 1 << 20);
     }
 }

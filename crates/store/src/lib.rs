@@ -16,7 +16,7 @@ mod hot_swap;
 mod layout;
 mod lifecycle;
 mod load;
-mod locks;
+pub mod locks;
 mod parity;
 mod pool;
 mod reader;

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hayloft_store::{ParityStatus, VolumeReport};
 use hayloft_wire::proto::hdfs::NnHaState;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::attributes::Attributes;
 use super::jmx::Bean;
 use super::{WebHost, activity_beans};
 use crate::identity::SOFTWARE_VERSION;
@@ -71,45 +72,6 @@ fn mean_ms(ops: u64, took: Duration) -> f64 {
         return 0.0;
     }
     took.as_secs_f64() * 1000.0 / ops as f64
-}
-
-/// Attributes of a bean that is made.
-#[derive(Clone)]
-pub(super) struct Attributes(Map<String, Value>);
-
-impl Attributes {
-    fn new() -> Self {
-        Self(Map::new())
-    }
-
-    /// With the tags that Hadoop's metrics have.
-    pub(super) fn tagged(context: &str) -> Self {
-        let mut new = Self::new();
-        new.set("tag.Context", context);
-        new.set("tag.Hostname", crate::identity::system_host_name());
-        new
-    }
-
-    pub(super) fn set(&mut self, name: &str, value: impl Into<Value>) {
-        self.0.insert(name.into(), value.into());
-    }
-
-    pub(super) fn rate(&mut self, name: &str, (ops, mean): (u64, f64)) {
-        self.set(&format!("{name}NumOps"), ops);
-        self.set(&format!("{name}AvgTime"), mean);
-    }
-
-    pub(super) fn bean(self, name: &str) -> Bean {
-        self.of_class(name, name)
-    }
-
-    fn of_class(self, name: &str, class: &str) -> Bean {
-        Bean {
-            name: format!("Hadoop:service=DataNode,name={name}"),
-            class: class.into(),
-            attributes: self.0,
-        }
-    }
 }
 
 fn info(host: &dyn WebHost) -> Bean {
@@ -253,7 +215,7 @@ fn dataset_numbers(host: &dyn WebHost) -> Attributes {
 
 fn dataset(host: &dyn WebHost, numbers: Attributes) -> Bean {
     let mut of = Attributes::tagged("FSDatasetState");
-    of.0.extend(numbers.0);
+    of.extend(numbers);
     of.set("tag.StorageInfo", storage_info(host));
     of.bean("FSDatasetState")
 }
@@ -276,7 +238,7 @@ fn memory() -> Bean {
         let mib = bytes as f64 / f64::from(1 << 20);
         mib
     };
-    let (resident, machine) = (super::metrics::resident_bytes(), crate::memory::usable());
+    let (resident, machine) = (crate::memory::resident_bytes(), crate::memory::usable());
     let mut of = Attributes::tagged("jvm");
     of.set("tag.ProcessName", "DataNode");
     of.set("MemHeapUsedM", mib(resident));

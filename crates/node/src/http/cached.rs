@@ -1,7 +1,9 @@
 //! Answers that cost something to find out, given to all who ask for a while.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use hayloft_store::locks::lock;
 
 /// An answer, and when it was so.
 #[derive(Debug)]
@@ -31,7 +33,7 @@ impl<T> Cached<T> {
 
     /// The last answer, or `find` anew: those who ask meanwhile wait for that.
     pub fn get_or(&self, find: impl FnOnce() -> T) -> Arc<Sampled<T>> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         match &*last {
             Some(sample) if sample.at.elapsed() < self.lasts => Arc::clone(sample),
             _ => {

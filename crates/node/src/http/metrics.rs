@@ -1,66 +1,15 @@
-//! `/prom`: Prometheus' text format. All names begin with `hayloft_`; units are in the names.
+//! `/prom`: this node's numbers in Prometheus' text format.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use hayloft_io::disk::ClassStats;
 use hayloft_io::{IoClass, Means};
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
+use super::exposition::Exposition;
 use super::{WebHost, activity_metrics, beans};
+use crate::memory::resident_bytes;
 use crate::xceiver::Activity;
-
-/// Memory of this process that is in RAM, bytes; 0 where the kernel does not say.
-pub fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split(' ').nth(1).and_then(|n| n.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
-}
-
-/// A text that grows by metrics.
-#[derive(Default)]
-pub(super) struct Exposition(String);
-
-impl Exposition {
-    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP hayloft_{name} {help}");
-        let _ = writeln!(self.0, "# TYPE hayloft_{name} {kind}");
-    }
-
-    pub(super) fn sample(
-        &mut self,
-        name: &str,
-        labels: &[(&str, &str)],
-        value: impl std::fmt::Display,
-    ) {
-        let _ = write!(self.0, "hayloft_{name}");
-        if !labels.is_empty() {
-            let pairs = labels
-                .iter()
-                .map(|(key, value)| format!("{key}=\"{}\"", escaped(value)));
-            let pairs: Vec<String> = pairs.collect();
-            let _ = write!(self.0, "{{{}}}", pairs.join(","));
-        }
-        let _ = writeln!(self.0, " {value}");
-    }
-
-    pub(super) fn one(
-        &mut self,
-        (name, kind): (&str, &str),
-        help: &str,
-        value: impl std::fmt::Display,
-    ) {
-        self.family(name, kind, help);
-        self.sample(name, &[], value);
-    }
-}
-
-/// As the format wants values of labels.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
 
 /// Everything, as of now.
 pub fn exposition(host: &dyn WebHost) -> String {
@@ -73,7 +22,7 @@ pub fn exposition(host: &dyn WebHost) -> String {
     disks(&mut text, host);
     parity(&mut text, host);
     namenodes(&mut text, host);
-    text.0
+    text.into_text()
 }
 
 fn node(text: &mut Exposition, host: &dyn WebHost) {
@@ -396,27 +345,5 @@ fn namenodes(text: &mut Exposition, host: &dyn WebHost) {
             let labels = [("namenode", &*actor.address)];
             text.sample("namenode_heartbeat_age_seconds", &labels, age.as_secs_f64());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_are_escaped_and_lines_are_whole() {
-        let mut text = Exposition::default();
-        text.one(("a_total", "counter"), "Of a.", 7);
-        text.family("b", "gauge", "Of b.");
-        text.sample("b", &[("volume", "/d\"\\\n")], 1.5);
-        let wanted = "# HELP hayloft_a_total Of a.\n# TYPE hayloft_a_total counter\n\
-                      hayloft_a_total 7\n# HELP hayloft_b Of b.\n# TYPE hayloft_b gauge\n\
-                      hayloft_b{volume=\"/d\\\"\\\\\\n\"} 1.5\n";
-        assert_eq!(text.0, wanted);
-    }
-
-    #[test]
-    fn this_process_has_memory() {
-        assert!(resident_bytes() > 1 << 20);
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `beans`, `activity_beans`, `jmx` | `/jmx`: Apache's beans, by name or pattern |
+//! | `beans`, `activity_beans` | `/jmx`: Apache's beans |
+//! | `attributes`, `jmx` | a bean; those that fit a name or a pattern |
 //! | `patterns`, `percent` | regular expressions of the configuration; text in URLs |
 //! | `periods` | means over the last period |
-//! | `metrics`, `activity_metrics` | `/prom`: Prometheus' text format, with our own numbers |
+//! | `metrics`, `activity_metrics` | `/prom`: our own numbers |
+//! | `exposition` | Prometheus' text format |
 //! | `page` | `/`, and `/live` for its script |
 //! | `pages` | `/conf`, `/stacks`, `/logLevel` |
 //! | `webhdfs` | `/webhdfs/v1`: bytes of files |
@@ -19,8 +21,10 @@
 
 mod activity_beans;
 mod activity_metrics;
+mod attributes;
 mod beans;
 mod cached;
+mod exposition;
 mod jmx;
 mod logs;
 mod metrics;

@@ -1,8 +1,9 @@
 //! Regular expressions of the configuration, compiled once and not for each request.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use hayloft_store::locks::lock;
 use regex::Regex;
 
 /// Patterns that are kept. They come from the configuration alone: more than these are of ones that
@@ -14,7 +15,7 @@ static COMPILED: Mutex<Option<HashMap<String, Option<Regex>>>> = Mutex::new(None
 
 /// A pattern that is found anywhere in a text; `None` when it is none.
 pub(super) fn compiled(pattern: &str) -> Option<Regex> {
-    let mut kept = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = lock(&COMPILED);
     let kept = kept.get_or_insert_default();
     if let Some(known) = kept.get(pattern) {
         return known.clone();
@@ -51,7 +52,7 @@ mod tests {
         for number in 0..2 * KEPT_MAX {
             compiled(&format!("^number-{number}$"));
         }
-        let kept = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&COMPILED);
         assert!(kept.as_ref().is_some_and(|kept| kept.len() <= KEPT_MAX));
     }
 }

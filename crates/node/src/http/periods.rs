@@ -2,8 +2,10 @@
 //! the last ten seconds or more, not of all time, and 0 when nothing happened in them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use hayloft_store::locks::lock;
 
 /// Hadoop's period (`*.period` of its metrics): a mean is not renewed more often.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -30,7 +32,7 @@ impl Periods {
     }
 
     fn mean_at(&self, now: Instant, name: &str, (count, total): (u64, u64)) -> f64 {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = lock(&self.0);
         if !told.contains_key(name) && told.len() >= RATES_MAX {
             return ratio(count, total);
         }

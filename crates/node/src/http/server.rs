@@ -1,11 +1,12 @@
 //! Connections of the web port: threads of their own, and limits on all that a peer may do.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::{Extension, Router};
 use hayloft_io::Means;
 use hayloft_rpc::AcceptTrouble;
+use hayloft_store::locks::lock;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -63,10 +64,7 @@ pub(crate) fn serve(
             let thread = std::thread::Builder::new().name("http".into());
             let spawned = thread.spawn(move || {
                 let _entered = span.enter();
-                let work = waiting
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .take();
+                let work = lock(&waiting).take();
                 if let Some((host, ports)) = work {
                     serve_here(host, ports, places, ended);
                 }

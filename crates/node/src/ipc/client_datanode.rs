@@ -21,7 +21,7 @@ use tracing::info;
 use hayloft_wire::rpc::names;
 
 use super::configure;
-use super::protocols::{Context, decode, impossible};
+use super::context::{Context, decode, impossible};
 use super::users::short_name;
 use hayloft_conf::HostPort;
 use hayloft_rpc::server::Caller;

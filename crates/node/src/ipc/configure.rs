@@ -11,7 +11,7 @@ use hayloft_wire::proto::reconfiguration::{
 };
 use hayloft_wire::rpc::names;
 
-use super::protocols::{Context, decode};
+use super::context::{Context, decode};
 use super::reconfiguration;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;

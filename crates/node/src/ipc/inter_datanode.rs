@@ -11,7 +11,7 @@ use hayloft_wire::proto::interdatanode::{
 
 use hayloft_wire::rpc::names;
 
-use super::protocols::{Context, decode, impossible};
+use super::context::{Context, decode, impossible};
 use crate::recovery::participant;
 use hayloft_rpc::server::fault::RpcFault;
 

@@ -6,12 +6,14 @@
 //! | `protocols` | which protocols are served |
 //! | `client_datanode`, `inter_datanode`, `configure` | their methods |
 //! | [`reconfiguration`] | taking over changed configuration files |
+//! | `context` | what the methods share |
 //! | `users` | who may do what |
 //! | [`host`] | what all this needs of the node around it |
 //!
 
 mod client_datanode;
 mod configure;
+mod context;
 pub mod host;
 mod inter_datanode;
 mod protocols;
@@ -44,7 +46,7 @@ pub async fn serve(
         connections: limits.connections.min(connections_max),
         ..limits
     };
-    let context = protocols::Context::new(host);
+    let context = context::Context::new(host);
     server::serve_counted(listener, context, limits, stop, stats).await;
 }
 

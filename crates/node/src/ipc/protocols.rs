@@ -1,37 +1,13 @@
-//! Which protocols the port serves, and what their methods share.
-
-use std::sync::Arc;
+//! Which protocols the port serves.
 
 use bytes::Bytes;
-use hayloft_wire::frame;
-use hayloft_wire::ids::IdError;
 use hayloft_wire::rpc::names;
-use hayloft_wire::schema::WireMessage;
 
-use super::host::Host;
-use super::reconfiguration::Reconfiguration;
-use super::users::Users;
+use super::context::Context;
 use super::{client_datanode, configure, inter_datanode};
 use hayloft_rpc::server::Service;
 use hayloft_rpc::server::fault::RpcFault;
 use hayloft_rpc::server::{Caller, RpcCall};
-
-/// What the methods work with.
-pub(super) struct Context {
-    pub(super) host: Arc<dyn Host>,
-    pub(super) users: Users,
-    pub(super) reconfiguration: Reconfiguration,
-}
-
-impl Context {
-    pub(super) fn new(host: Arc<dyn Host>) -> Self {
-        Self {
-            users: Users::new(host.config().clone()),
-            reconfiguration: Reconfiguration::default(),
-            host,
-        }
-    }
-}
 
 impl Service for Context {
     async fn authorize(&self, caller: &Caller) -> Result<(), String> {
@@ -64,14 +40,4 @@ impl Service for Context {
             _ => configure::call(self, &call.caller, method, request).await,
         }
     }
-}
-
-/// Decodes the request of a method.
-pub(super) fn decode<M: WireMessage>(request: Bytes) -> Result<M, RpcFault> {
-    frame::decode(request).map_err(|error| RpcFault::io(format!("the request is invalid: {error}")))
-}
-
-/// The refusal of a request that names something impossible.
-pub(super) fn impossible(error: IdError) -> RpcFault {
-    RpcFault::io(error.to_string())
 }

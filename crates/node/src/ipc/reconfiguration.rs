@@ -4,7 +4,7 @@
 //! effect. It keeps what came of each for `... status`. A property that is refused keeps its old
 //! value, so the next task finds it again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hayloft_wire::proto::reconfiguration::{
@@ -16,6 +16,7 @@ use super::host::Host;
 use crate::store_config::volumes;
 use hayloft_conf::{Change, DataDir, keys};
 use hayloft_rpc::server::fault::RpcFault;
+use hayloft_store::locks::lock;
 
 /// The task, running or last run.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +38,7 @@ impl Reconfiguration {
     /// When one is running.
     pub(super) fn start(&self, host: Arc<dyn Host>) -> Result<(), RpcFault> {
         {
-            let mut status = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut status = lock(&self.0);
             if status.started_ms != 0 && status.ended_ms.is_none() {
                 return Err(RpcFault::io("Another reconfiguration task is running."));
             }
@@ -49,7 +50,7 @@ impl Reconfiguration {
         let shared = Arc::clone(&self.0);
         let changing = async move {
             let changes = reconfigure(host.as_ref()).await;
-            let mut status = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut status = lock(&shared);
             status.changes = changes;
             status.ended_ms = Some(now_ms());
         };
@@ -59,7 +60,7 @@ impl Reconfiguration {
 
     /// What became of the last task; start time 0 when there was none.
     pub(super) fn status(&self) -> GetReconfigurationStatusResponse {
-        let status = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = lock(&self.0);
         GetReconfigurationStatusResponse {
             start_time: status.started_ms,
             end_time: status.ended_ms,

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
@@ -15,6 +15,7 @@ use hayloft_conf::{Configuration, SharedConfig, keys};
 use hayloft_rpc::current_user;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;
+use hayloft_store::locks::lock;
 
 /// Users whose groups are kept.
 const GROUPS_KEPT: usize = 1024;
@@ -122,7 +123,7 @@ impl Users {
                 Vec::new()
             }
         };
-        let mut kept = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.groups);
         if kept.len() >= GROUPS_KEPT {
             kept.clear();
         }
@@ -131,7 +132,7 @@ impl Users {
     }
 
     fn known(&self, user: &str) -> Option<Vec<String>> {
-        let kept = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.groups);
         let (since, groups) = kept.get(user)?;
         let believed: Duration = self.config.get(&keys::GROUPS_CACHE);
         (since.elapsed() < believed).then(|| groups.clone())

@@ -1,32 +1,21 @@
-//! One actor per NameNode address: handshake, then heartbeats, incremental reports, full reports,
-//! notices and lifelines. Each has a loop of its own, so that none waits for another.
+//! One actor per NameNode address: what is known of it, and what waits to be told to it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use hayloft_wire::proto::datanode::{
-    DatanodeRegistration, RegisterDatanodeRequest, RegisterDatanodeResponse,
-};
-use hayloft_wire::proto::hdfs::{NnHaState, VersionRequest, VersionResponse};
+use hayloft_wire::proto::datanode::DatanodeRegistration;
+use hayloft_wire::proto::hdfs::NnHaState;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error_reports::{ErrorReport, ErrorReports};
-use super::pool::PoolService;
-use super::registration::{Namespace, demands_authorization, demands_tokens, may_succeed_later};
 use super::service_side::NodeSide;
-use super::{block_report, heartbeat, ibr, lifeline, settings};
+use super::settings;
 use crate::namenode::block_report::ReportSchedule;
 use crate::namenode::ibr::{Added, Batch, BlockChange, IbrQueue};
 use hayloft_conf::{NameNodeAddr, keys};
-use hayloft_rpc::Trouble;
-use hayloft_rpc::{DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL, RpcClient, RpcError};
-
-/// Waits between attempts to reach a NameNode during the handshake; the last one repeats.
-const RETRY_SECONDS: [u64; 4] = [1, 1, 2, 5];
-/// Wait before a failed initialisation is tried again, when another NameNode serves the pool.
-const INIT_RETRY: Duration = Duration::from_secs(5);
+use hayloft_rpc::{DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL, RpcClient};
+use hayloft_store::locks::lock;
 
 /// Where an actor is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,23 +50,6 @@ pub(super) enum End {
     Stopped,
     /// The NameNode does not want this node, or this node not the NameNode.
     Refused(String),
-}
-
-/// Why a handshake did not end in a registration.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) reason: String,
-    /// The NameNode is one that this node cannot serve; asking again changes nothing.
-    pub(super) lasting: bool,
-}
-
-impl Refusal {
-    fn ours(reason: impl Into<String>) -> Self {
-        Self {
-            reason: reason.into(),
-            lasting: true,
-        }
-    }
 }
 
 /// What changes during an actor's life; copied out, never held across a wait.
@@ -118,10 +90,6 @@ pub(super) struct Actor {
     pub(super) heartbeat_wake: Notify,
     state: Mutex<State>,
     pub(super) stop: CancellationToken,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Actor {
@@ -241,168 +209,5 @@ impl Actor {
             );
         }
         self.notice_wake.notify_one();
-    }
-
-    /// Lives until it is stopped or refused.
-    pub(super) async fn run(self: Arc<Self>, service: Arc<PoolService>) -> End {
-        let end = tokio::select! {
-            () = self.stop.cancelled() => End::Stopped,
-            end = self.live(&service) => end,
-        };
-        self.state().phase = Phase::Exited;
-        end
-    }
-
-    async fn live(self: &Arc<Self>, service: &Arc<PoolService>) -> End {
-        tracing::info!(
-            namenode = self.address,
-            nameservice = service.label(),
-            "connecting to the NameNode"
-        );
-        let mut said = Trouble::default();
-        while let Err(refusal) = self.handshake(service).await {
-            let reason = refusal.reason;
-            self.state().phase = Phase::Failed;
-            if !service.should_retry(self.id) {
-                return End::Refused(reason);
-            }
-            if said.failed(Instant::now()) {
-                tracing::error!(
-                    namenode = self.address,
-                    "cannot serve this NameNode, will try again: {reason}"
-                );
-            }
-            tokio::time::sleep(INIT_RETRY).await;
-            self.state().phase = Phase::Connecting;
-        }
-        // The loops are dropped together: each leaves at a wait, with nothing half done.
-        tokio::select! {
-            end = heartbeat::run(service, self) => end,
-            () = ibr::run(service, self) => End::Stopped,
-            () = block_report::run(service, self) => End::Stopped,
-            () = self.send_notices() => End::Stopped,
-            () = lifeline::run(service, self) => End::Stopped,
-        }
-    }
-
-    /// versionRequest, checks, the pool, registerDatanode. Waits while the NameNode is away.
-    /// `Err`: why this NameNode cannot be served, now.
-    pub(super) async fn handshake(&self, service: &PoolService) -> Result<(), Refusal> {
-        let namespace = self.ask_version(service).await.map_err(Refusal::ours)?;
-        service
-            .accept(self.id, &namespace)
-            .await
-            .map_err(Refusal::ours)?;
-        let registration = namespace.registration(&self.node.identity);
-        let answer = self.register(service, registration).await;
-        let answer = answer.map_err(|reason| Refusal {
-            reason,
-            lasting: false,
-        })?;
-        // Before the pool counts as registered: no heartbeat and no read comes first.
-        service
-            .end_for(demands_tokens(&answer.keys))
-            .map_err(Refusal::ours)?;
-        let uuid = &answer.datanode_id.datanode_uuid;
-        if *uuid != self.node.identity.datanode_uuid {
-            let ours = &self.node.identity.datanode_uuid;
-            return Err(Refusal::ours(format!(
-                "it registered this node as {uuid}, not as {ours}"
-            )));
-        }
-        tracing::info!(
-            namenode = self.address,
-            pool = %namespace.pool,
-            version = namespace.software_version,
-            "registered as {uuid} ({}:{})",
-            answer.datanode_id.ip_addr,
-            answer.datanode_id.xfer_port
-        );
-        {
-            let mut state = self.state();
-            state.phase = Phase::Running;
-            state.registration = Some(Arc::new(answer));
-            state.report_buffers = namespace.report_buffers;
-            state.heard = Some(Instant::now());
-        }
-        let delay = self.node.config.get(&keys::BLOCK_REPORT_INITIAL_DELAY);
-        self.schedule()
-            .registered(Instant::now(), delay, rand::random());
-        service.registered(self);
-        Ok(())
-    }
-
-    async fn ask_version(&self, service: &PoolService) -> Result<Namespace, String> {
-        let mut said = Trouble::default();
-        let mut attempt = 0;
-        loop {
-            let answer: Result<VersionResponse, _> =
-                self.client.call("versionRequest", &VersionRequest {}).await;
-            match answer {
-                Ok(answer) => {
-                    let oldest = self.node.config.get(&keys::MIN_SUPPORTED_NAMENODE_VERSION);
-                    return Namespace::from_wire(&answer.info, &oldest);
-                }
-                Err(error) => {
-                    service.end_for(demands_authorization(&error))?;
-                    self.wait_to_retry(&error, &mut said, &mut attempt).await;
-                }
-            }
-        }
-    }
-
-    async fn register(
-        &self,
-        service: &PoolService,
-        registration: DatanodeRegistration,
-    ) -> Result<DatanodeRegistration, String> {
-        let request = RegisterDatanodeRequest { registration };
-        let mut said = Trouble::default();
-        let mut attempt = 0;
-        loop {
-            let answer: Result<RegisterDatanodeResponse, _> =
-                self.client.call("registerDatanode", &request).await;
-            match answer {
-                Ok(answer) => return Ok(answer.registration),
-                Err(error) if may_succeed_later(&error) => {
-                    self.wait_to_retry(&error, &mut said, &mut attempt).await;
-                }
-                Err(error) => {
-                    service.end_for(demands_authorization(&error))?;
-                    return Err(error.brief());
-                }
-            }
-        }
-    }
-
-    async fn wait_to_retry(&self, error: &RpcError, said: &mut Trouble, attempt: &mut usize) {
-        if said.failed(Instant::now()) {
-            tracing::warn!(
-                namenode = self.address,
-                "waiting for the NameNode: {}",
-                error.brief()
-            );
-        }
-        let wait = RETRY_SECONDS[(*attempt).min(RETRY_SECONDS.len() - 1)];
-        *attempt += 1;
-        tokio::time::sleep(Duration::from_secs(wait)).await;
-    }
-
-    /// Tells the NameNode of bad blocks and errors, oldest first; an unreachable NameNode is told
-    /// again later.
-    async fn send_notices(&self) {
-        loop {
-            let notices = self.error_reports().first();
-            let Some(registration) = self.registration().filter(|_| !notices.is_empty()) else {
-                self.notice_wake.notified().await;
-                continue;
-            };
-            let count = notices.len();
-            match super::error_reports::send(&self.client, &registration, notices).await {
-                Ok(()) => self.error_reports().done(count),
-                // The heartbeats say that the NameNode is away.
-                Err(_) => tokio::time::sleep(settings::heartbeat_interval(&self.node.config)).await,
-            }
-        }
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::{RwLock, Semaphore, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::order::Order;
 use super::pool::PoolService;
 use super::work::NodeWork;
 use crate::activity::{Count, Timed};
@@ -22,8 +23,6 @@ use hayloft_conf::keys;
 
 mod transfers;
 
-/// Commands that wait, per pool. A NameNode gives few at a time and repeats what was not done.
-pub(super) const QUEUE: usize = 1024;
 /// Copies in progress, per pool. The NameNode orders far fewer by the load it sees.
 const TRANSFERS_MAX: usize = 128;
 /// Block recoveries in progress, per pool, in commands.
@@ -36,22 +35,6 @@ const RECONSTRUCTIONS_MAX: usize = 256;
 /// How long an order about an upgrade waits for the deletes that were ordered before it: they
 /// decide by the upgrade's state where files go. No longer: a disk may give no answer.
 const DELETIONS_WAIT: Duration = Duration::from_secs(5);
-
-/// Something for the command task.
-#[derive(Debug)]
-pub(super) enum Order {
-    /// A command of a NameNode.
-    Command {
-        /// The actor that received it.
-        from: u64,
-        /// That NameNode's address.
-        address: String,
-        /// The command.
-        command: Box<DatanodeCommand>,
-    },
-    /// How a rolling upgrade stands, which the store does not know yet.
-    RollingUpgrade(RollingUpgradeState),
-}
 
 /// Carries out the orders of one pool.
 pub(super) struct Commander {

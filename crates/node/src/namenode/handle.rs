@@ -1,8 +1,9 @@
 //! What the rest of the node sees of the NameNode services.
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
+use hayloft_store::locks::{read, write};
 use hayloft_store::{StartOption, StorageInfo, Store};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::{
@@ -20,6 +21,7 @@ use super::actor::Phase;
 use super::error_reports::ErrorReport;
 use super::pool::PoolService;
 use super::service_side::NodeSide;
+use super::start;
 use super::work::NodeWork;
 use crate::activity::NodeActivity;
 use crate::identity::Identity;
@@ -110,11 +112,7 @@ impl NameNodes {
     }
 
     pub(super) fn services(&self) -> Vec<Arc<PoolService>> {
-        self.0
-            .services
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        read(&self.0.services).clone()
     }
 
     pub(super) fn service(&self, pool: &PoolId) -> Option<Arc<PoolService>> {
@@ -141,11 +139,7 @@ impl NameNodes {
     /// As [`start`](Self::start); nothing is changed then.
     pub fn refresh(&self, config: &Configuration) -> Result<(), ConfigError> {
         let wanted = namenodes(config)?;
-        let mut services = self
-            .0
-            .services
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut services = write(&self.0.services);
         services.retain(|service| {
             let stays =
                 wanted.iter().any(|new| new.id == service.name) && !service.stop.is_cancelled();
@@ -156,10 +150,10 @@ impl NameNodes {
         });
         for new in &wanted {
             if let Some(service) = services.iter().find(|service| service.name == new.id) {
-                service.refresh(&new.namenodes);
+                start::refresh(service, &new.namenodes);
                 continue;
             }
-            let service = PoolService::start(new, &self.0.node);
+            let service = start::start(new, &self.0.node);
             services.push(Arc::clone(&service));
             self.0.living.send_modify(|living| *living += 1);
             let watch = self.clone().watch_end(service);
@@ -188,11 +182,7 @@ impl NameNodes {
                     served");
                 node.store.forget_pool(&pool).await;
             }
-            let mut services = self
-                .0
-                .services
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut services = write(&self.0.services);
             services.retain(|other| !Arc::ptr_eq(other, &service));
         }
         self.0.living.send_modify(|living| *living -= 1);

@@ -11,7 +11,8 @@ use hayloft_wire::proto::hdfs::{self, DatanodeStorage, NnHaState, StorageState};
 use tokio::time::Instant;
 
 use super::actor::{Actor, End};
-use super::commands::Order;
+use super::handshake::handshake;
+use super::order::Order;
 use super::pool::PoolService;
 use super::registration::demands_tokens;
 use super::service_side::NodeSide;
@@ -56,7 +57,7 @@ pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) -> End {
                     namenode = actor.address,
                     "the NameNode asks this node to register again"
                 );
-                match actor.handshake(service).await {
+                match handshake(actor, service).await {
                     Ok(()) => next = Instant::now(),
                     Err(refusal) if refusal.lasting || service.stop.is_cancelled() => {
                         return End::Refused(refusal.reason);

@@ -16,8 +16,9 @@
 //! | module | what it is |
 //! |---|---|
 //! | `ibr::queue`, `active_namenode`, `block_report::lease`, `version` | pure rules |
-//! | `actor`, `heartbeat`, `ibr`, `block_report`, `error_reports`, `lifeline` | one NameNode |
-//! | `pool`, `commands`, `registration` | one pool |
+//! | `actor`, `life`, `handshake`, `registration` | one NameNode: its state, what is done |
+//! | `heartbeat`, `ibr`, `block_report`, `error_reports`, `lifeline` | what it is told |
+//! | `pool`, `start`, `order`, `commands` | one pool |
 //! | `events` | what the store tells |
 //! | `inventory`, `work` | what the store and the rest of the node do for them |
 
@@ -28,14 +29,18 @@ mod commands;
 mod error_reports;
 mod events;
 mod handle;
+mod handshake;
 mod heartbeat;
 mod ibr;
 mod inventory;
+mod life;
 mod lifeline;
+mod order;
 mod pool;
 mod registration;
 mod service_side;
 mod settings;
+mod start;
 mod version;
 mod work;
 

@@ -1,25 +1,21 @@
 //! One service per name service: its actors, which of them is active, its block pool.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use hayloft_store::locks::lock;
 use hayloft_store::{RollingUpgradeState, StorageInfo};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::DatanodeRegistration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
 
-use super::actor::{Actor, End, Phase};
-use super::commands::{self, Commander, Order};
+use super::actor::{Actor, Phase};
 use super::error_reports::ErrorReport;
+use super::order::Order;
 use super::registration::Namespace;
 use super::service_side::NodeSide;
 use crate::namenode::active_namenode::{ActiveNameNode, ClaimChange};
-use hayloft_conf::{NameNodeAddr, NameService};
-
-/// Names actors in logs and claims; never used twice in a process.
-static NEXT_ACTOR: AtomicU64 = AtomicU64::new(1);
+use hayloft_conf::NameService;
 
 struct State {
     namespace: Option<Namespace>,
@@ -42,10 +38,13 @@ pub(super) struct PoolService {
 }
 
 impl PoolService {
-    /// Starts the actors of `service`.
-    pub(super) fn start(service: &NameService, node: &Arc<NodeSide>) -> Arc<Self> {
-        let (orders, queue) = mpsc::channel(commands::QUEUE);
-        let started = Arc::new(Self {
+    /// The service of `service` without actors. What it is ordered goes to `orders`.
+    pub(super) fn new(
+        service: &NameService,
+        node: &Arc<NodeSide>,
+        orders: mpsc::Sender<Order>,
+    ) -> Self {
+        Self {
             name: service.id.clone(),
             node: Arc::clone(node),
             state: Mutex::new(State {
@@ -58,41 +57,16 @@ impl PoolService {
             orders,
             ready: watch::channel(false).0,
             stop: node.shutdown.child_token(),
-        });
-        if let Some(work) = node.work.get() {
-            let commander = Commander::new(Arc::clone(&started), Arc::clone(work));
-            node.tasks.spawn(commander.run(queue).in_current_span());
         }
-        for addr in &service.namenodes {
-            started.add_actor(addr.clone());
-        }
-        started
     }
 
-    fn add_actor(self: &Arc<Self>, addr: NameNodeAddr) {
-        let id = NEXT_ACTOR.fetch_add(1, Ordering::Relaxed);
-        let actor = Arc::new(Actor::new(
-            id,
-            addr,
-            Arc::clone(&self.node),
-            self.stop.child_token(),
-        ));
-        self.state().actors.push(Arc::clone(&actor));
-        let service = Arc::clone(self);
-        let serving = async move {
-            let end = Arc::clone(&actor).run(Arc::clone(&service)).await;
-            if let End::Refused(reason) = &end {
-                tracing::error!(
-                    namenode = actor.address,
-                    "this NameNode is served no longer: {reason}"
-                );
-            }
-            service.actor_ended(&actor);
-        };
-        self.node.tasks.spawn(serving.in_current_span());
+    /// Takes in an actor that is about to run.
+    pub(super) fn add(&self, actor: Arc<Actor>) {
+        self.state().actors.push(actor);
     }
 
-    fn actor_ended(&self, actor: &Actor) {
+    /// An actor has ended; without any the service has, too.
+    pub(super) fn actor_ended(&self, actor: &Actor) {
         let none_left = {
             let mut state = self.state();
             state.claim.forget(actor.id);
@@ -105,29 +79,8 @@ impl PoolService {
         }
     }
 
-    /// Makes the actors those of `namenodes`: new ones are started, others stopped.
-    pub(super) fn refresh(self: &Arc<Self>, namenodes: &[NameNodeAddr]) {
-        let (gone, known): (Vec<_>, Vec<_>) = self
-            .actors()
-            .into_iter()
-            .partition(|actor| !namenodes.contains(&actor.addr));
-        for addr in namenodes
-            .iter()
-            .filter(|addr| !known.iter().any(|actor| actor.addr == **addr))
-        {
-            self.add_actor(addr.clone());
-        }
-        for actor in gone {
-            tracing::info!(
-                namenode = actor.address,
-                "no longer configured: its service stops"
-            );
-            actor.stop.cancel();
-        }
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// For logs.

@@ -11,9 +11,10 @@ mod peers;
 mod rolling;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use hayloft_store::Store;
+use hayloft_store::locks::lock;
 use hayloft_wire::proto::datanode::{SlowDiskReport, SlowPeerReport};
 use tokio::time::Instant;
 
@@ -61,7 +62,7 @@ impl Outliers {
         if config.get(&keys::PEER_STATS_ENABLED) {
             reports.slow_peers = peers.slow(peer_rules(config), now);
         }
-        let mut disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut disks = lock(&self.disks);
         if config.get(&keys::FILEIO_PROFILING_PERCENTAGE) == 0 {
             *disks = SlowDisks::default();
             store.avoid_volumes(&[]);

@@ -1,9 +1,10 @@
 //! How long other nodes make this one wait when it passes packets on to them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use hayloft_store::locks::lock;
 use hayloft_wire::proto::datanode::SlowPeerReport;
 use tokio::time::Instant;
 
@@ -53,7 +54,7 @@ impl Peers {
 
 impl PeerTimes {
     fn peers(&self) -> MutexGuard<'_, Peers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// `count` packets were sent to `peer` in `total`.

@@ -3,7 +3,7 @@
 use hayloft_wire::ids::{Block, ExtendedBlock, IdError};
 use hayloft_wire::proto::hdfs::{DatanodeId, ErasureCodingPolicy, RecoveringBlock};
 
-use crate::stripe::Stripe;
+use hayloft_client::stripe::Stripe;
 
 /// More locations than a block can have in any sane cluster (Hadoop's `dfs.replication.max` is
 /// 512).

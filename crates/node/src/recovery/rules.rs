@@ -4,7 +4,7 @@
 
 use hayloft_wire::ids::{Block, ReplicaState};
 
-use crate::stripe::Stripe;
+use hayloft_client::stripe::Stripe;
 
 /// What one location said when the recovery began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::rules::{
     Answer, Plan, Replica, StripedPlan, Unrecoverable, plan_contiguous, plan_striped,
 };
-use crate::stripe::Stripe;
+use hayloft_client::stripe::Stripe;
 
 const BLOCK: Block = Block::new(7, 100, 0);
 const RS_6_3: Stripe = Stripe {

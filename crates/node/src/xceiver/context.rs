@@ -1,11 +1,12 @@
 //! What all connections of the data transfer service share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hayloft_io::BufferPool;
 use hayloft_store::Store;
+use hayloft_store::locks::lock;
 use hayloft_wire::ids::PoolId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -197,16 +198,12 @@ impl Xceivers {
     /// close and rebuild the pipeline without this node.
     pub fn evict_writers(&self) {
         let fresh = CancellationToken::new();
-        let mut evict = self.0.evict.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut evict = lock(&self.0.evict);
         std::mem::replace(&mut *evict, fresh).cancel();
     }
 
     pub(super) fn evict_token(&self) -> CancellationToken {
-        self.0
-            .evict
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.0.evict).clone()
     }
 
     /// Tells every client that is writing that this node goes down for an upgrade and will be back

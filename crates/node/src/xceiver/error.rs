@@ -2,6 +2,7 @@
 
 use std::io;
 
+use hayloft_client::NodeTrouble;
 use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::frame::FrameError;
 use hayloft_wire::ids::IdError;
@@ -112,5 +113,14 @@ impl XferError {
 impl From<IdError> for XferError {
     fn from(error: IdError) -> Self {
         Self::Refused(error.to_string())
+    }
+}
+
+impl From<NodeTrouble> for XferError {
+    fn from(trouble: NodeTrouble) -> Self {
+        if trouble.corrupt {
+            return Self::Checksum(trouble.to_string());
+        }
+        Self::remote(trouble.node, trouble.reason)
     }
 }

@@ -1,9 +1,10 @@
 //! What the data transfer services of one process have together.
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use hayloft_io::BufferPool;
 use hayloft_store::Store;
+use hayloft_store::locks::{read, write};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::settings::DATA_MEMORY;
@@ -79,20 +80,20 @@ impl XceiverShared {
 
     /// Makes a node known to its siblings: they take replicas over from its store.
     pub fn introduce(&self, store: &Store) {
-        let mut nodes = self.0.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = write(&self.0.nodes);
         nodes.push(store.clone());
     }
 
     /// Forgets a node that stops.
     pub fn forget(&self, store: &Store) {
         let uuid = store.datanode_uuid();
-        let mut nodes = self.0.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = write(&self.0.nodes);
         nodes.retain(|known| known.datanode_uuid() != uuid);
     }
 
     /// The store of the node with this uuid, if it is one of this process.
     pub(super) fn store_of(&self, uuid: &str) -> Option<Store> {
-        let nodes = self.0.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        let nodes = read(&self.0.nodes);
         nodes
             .iter()
             .find(|store| store.datanode_uuid() == uuid)

@@ -4,7 +4,7 @@
 use sha1::{Digest as _, Sha1};
 
 use super::der::{OCTETS, Rest, SEQUENCE};
-use super::keystore::KeyPair;
+use super::key_pair::KeyPair;
 
 pub(super) const MAGIC: [u8; 4] = [0xFE, 0xED, 0xFE, 0xED];
 const KEY: u32 = 1;

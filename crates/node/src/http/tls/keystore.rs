@@ -6,18 +6,11 @@ use std::path::Path;
 
 use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
 
+use super::key_pair::KeyPair;
 use super::{ec_keys, jks};
 
 /// Bytes of a keystore, at most.
 const BYTES_MAX: u64 = 1 << 20;
-
-/// A key and who vouches for it.
-pub(super) struct KeyPair {
-    /// PKCS#8, DER.
-    pub(super) key: Vec<u8>,
-    /// The certificate of the key first, each as DER.
-    pub(super) chain: Vec<Vec<u8>>,
-}
 
 /// Reads the first key of a keystore, whichever of Java's two formats it has.
 ///

@@ -5,6 +5,7 @@ mod clients;
 mod der;
 mod ec_keys;
 mod jks;
+mod key_pair;
 mod keystore;
 mod suites;
 

@@ -2,15 +2,16 @@
 //! configuration names.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use hayloft_conf::{Configuration, HostPort, NameService, keys, namenodes};
+use hayloft_store::locks::lock;
 
 use super::super::patterns;
 use super::parameters::Parameters;
 use super::refusal::Refusal;
-use crate::client::{Caller, NameNodeGroup};
+use hayloft_client::{FileUser, NameNodeGroup};
 
 /// How long a name server may take.
 const RESOLVED_WITHIN: Duration = Duration::from_secs(5);
@@ -18,7 +19,10 @@ const RESOLVED_WITHIN: Duration = Duration::from_secs(5);
 const GROUPS_MAX: usize = 64;
 
 /// The user of a request, and on whose behalf.
-pub(super) fn identify(config: &Configuration, parameters: &Parameters) -> Result<Caller, Refusal> {
+pub(super) fn identify(
+    config: &Configuration,
+    parameters: &Parameters,
+) -> Result<FileUser, Refusal> {
     let given = |name| parameters.get(name).filter(|value| !value.is_empty());
     if given("delegation").is_some() {
         return Err(Refusal::forbidden(
@@ -40,11 +44,11 @@ pub(super) fn identify(config: &Configuration, parameters: &Parameters) -> Resul
         }
     };
     Ok(match given("doas") {
-        None => Caller {
+        None => FileUser {
             user,
             proxied_by: None,
         },
-        Some(other) => Caller {
+        Some(other) => FileUser {
             user: other.to_owned(),
             proxied_by: Some(user),
         },
@@ -88,7 +92,7 @@ impl NameNodeGroups {
     }
 
     fn group(&self, addresses: Vec<String>) -> NameNodeGroup {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if let Some((_, group)) = known.iter().find(|(of, _)| *of == addresses) {
             return group.clone();
         }
@@ -175,7 +179,7 @@ mod tests {
         let config = config(&[]);
         let of = |query| identify(&config, &parameters(query));
         let caller = |user: &str, proxied_by: Option<&str>| {
-            Ok(Caller {
+            Ok(FileUser {
                 user: user.into(),
                 proxied_by: proxied_by.map(str::to_owned),
             })

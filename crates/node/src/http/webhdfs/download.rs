@@ -12,7 +12,7 @@ use tracing::debug;
 use super::closing;
 use super::parameters::Parameters;
 use super::refusal::Refusal;
-use crate::client::{FileChecksum, FileClient, FileReader, Turn};
+use hayloft_client::{FileChecksum, FileClient, FileReader, Turn};
 
 /// Bytes of Java's checksum object as a whole; those that it does not use are zeros.
 const JAVA_CHECKSUM_BYTES: usize = 32;

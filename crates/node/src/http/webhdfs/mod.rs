@@ -38,8 +38,8 @@ use tracing::debug;
 
 use super::WebHost;
 use super::patience::Peer;
-use crate::client::{ClientSettings, FileClient, StripeRoom, Transfer, Turns};
 use caller::NameNodeGroups;
+use hayloft_client::{ClientSettings, FileClient, FileTransfer, StripeRoom, Turns};
 use parameters::Parameters;
 use refusal::Refusal;
 
@@ -156,7 +156,7 @@ async fn dispatch(
             (Wanted::Open, Some(peer)) => peer.ended().clone(),
             _ => CancellationToken::new(),
         };
-        let transfer = Transfer::new(ended);
+        let transfer = FileTransfer::new(ended);
         let turn = shared.turns.next(&transfer).await;
         let turn = turn.ok_or_else(Refusal::busy)?;
         let stripes = StripeRoom::new(Arc::clone(&shared.stripes), transfer);

@@ -6,7 +6,7 @@ use hayloft_wire::rpc::names::RETRIABLE_EXCEPTION;
 use serde_json::json;
 
 use super::closing;
-use crate::client::FileError;
+use hayloft_client::FileError;
 
 const ARGUMENT: &str = "java.lang.IllegalArgumentException";
 const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

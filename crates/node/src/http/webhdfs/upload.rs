@@ -13,7 +13,7 @@ use tracing::{Instrument as _, debug};
 use super::parameters::{Parameters, encoded};
 use super::refusal::Refusal;
 use super::{Unread, closing};
-use crate::client::{CreateFile, FileClient, FileError, FileWriter, Turn};
+use hayloft_client::{CreateFile, FileClient, FileError, FileWriter, Turn};
 
 /// So often the writer tells the nodes that it is still there: a node may get nothing for long
 /// while a client sends slowly, of a striped file in particular.
@@ -191,11 +191,11 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::client::{Transfer, Turns};
+    use hayloft_client::{FileTransfer, Turns};
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_leaves_while_a_file_is_opened_does_not_end_that() {
-        let transfer = Transfer::new(CancellationToken::new());
+        let transfer = FileTransfer::new(CancellationToken::new());
         let turn = Turns::new(1).next(&transfer).await;
         let (opened, is_opened) = oneshot::channel();
         let opening = async move {

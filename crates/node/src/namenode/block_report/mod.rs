@@ -17,9 +17,9 @@ use tokio::time::Instant;
 
 use crate::activity::Timed;
 use crate::namenode::actor::Actor;
-use crate::namenode::commands::Order;
 use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::inventory::Inventory;
+use crate::namenode::order::Order;
 use crate::namenode::pool::PoolService;
 use crate::namenode::{ibr, settings};
 use hayloft_conf::keys;

@@ -17,7 +17,7 @@ pub mod checksums;
 mod from_cache;
 pub mod packets;
 pub mod range;
-pub mod read_ahead;
+pub mod source;
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use crate::activity::{NodeActivity, OpParts, Timed, nanos};
 use crate::xceiver::block_sender::packets::Packets;
 use crate::xceiver::block_sender::range::Range;
-use crate::xceiver::block_sender::read_ahead::{Ahead, Body, Piece};
+use crate::xceiver::block_sender::source::{Ahead, Body, Piece};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::throttle::Throttle;

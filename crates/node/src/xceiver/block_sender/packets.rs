@@ -12,7 +12,7 @@ use hayloft_wire::packet::{MAX_PREFIX_BYTES, PacketHeader};
 
 use super::from_cache::{CachedPacket, PacketCheck, SendStopped, Sending};
 use super::range::Range;
-use super::read_ahead::Piece;
+use super::source::Piece;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 

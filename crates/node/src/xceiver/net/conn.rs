@@ -52,6 +52,23 @@ fn some(limit: Duration) -> Option<Duration> {
     (!limit.is_zero()).then_some(limit)
 }
 
+/// Sets the options of a socket that is accepted or connected.
+///
+/// # Errors
+/// The peer is gone already.
+pub fn set_options(stream: &TcpStream, settings: &Settings) -> io::Result<()> {
+    stream.set_nodelay(settings.tcp_nodelay)?;
+    let socket = socket_ref(stream);
+    rustix::net::sockopt::set_socket_keepalive(socket, true)?;
+    if settings.recv_buffer > 0 {
+        rustix::net::sockopt::set_socket_recv_buffer_size(socket, settings.recv_buffer as usize)?;
+    }
+    if settings.send_buffer > 0 {
+        rustix::net::sockopt::set_socket_send_buffer_size(socket, settings.send_buffer as usize)?;
+    }
+    Ok(())
+}
+
 impl Conn {
     /// Takes over an accepted or connected socket.
     ///
@@ -59,21 +76,7 @@ impl Conn {
     /// The peer is gone already.
     pub fn new(stream: TcpStream, settings: &Settings) -> io::Result<Self> {
         let peer = stream.peer_addr()?;
-        stream.set_nodelay(settings.tcp_nodelay)?;
-        let socket = socket_ref(&stream);
-        rustix::net::sockopt::set_socket_keepalive(socket, true)?;
-        if settings.recv_buffer > 0 {
-            rustix::net::sockopt::set_socket_recv_buffer_size(
-                socket,
-                settings.recv_buffer as usize,
-            )?;
-        }
-        if settings.send_buffer > 0 {
-            rustix::net::sockopt::set_socket_send_buffer_size(
-                socket,
-                settings.send_buffer as usize,
-            )?;
-        }
+        set_options(&stream, settings)?;
         Ok(Self {
             stream,
             name: peer.to_string(),

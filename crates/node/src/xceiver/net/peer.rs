@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
+use hayloft_client::{LinkLimits, NodeLink};
 use hayloft_wire::limits::MAX_OP_RESPONSE_BYTES;
 use hayloft_wire::proto::hdfs::DatanodeId;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Status};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::xceiver::error::XferError;
-use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::conn::{self, Conn};
 use crate::xceiver::net::loopback_congestion;
 use crate::xceiver::settings::Settings;
 
@@ -23,6 +25,38 @@ pub async fn connect(
     hops: usize,
 ) -> Result<Conn, XferError> {
     let name = node.xfer_addr();
+    let stream = dial(settings, node, hops).await?;
+    let mut conn = Conn::new(stream, settings).map_err(|e| XferError::remote(&name, e))?;
+    conn.set_limits(
+        settings.downstream_read_timeout(hops),
+        settings.downstream_write_timeout(hops),
+    );
+    Ok(conn)
+}
+
+/// Connects to a node to ask it as a client does. It may be silent for the time `read`; `None` is
+/// for ever.
+///
+/// # Errors
+/// `Remote` when the node cannot be reached in time.
+pub async fn link(
+    settings: &Settings,
+    node: &DatanodeId,
+    read: Option<Duration>,
+) -> Result<NodeLink, XferError> {
+    let name = node.xfer_addr();
+    let stream = dial(settings, node, 1).await?;
+    conn::set_options(&stream, settings).map_err(|e| XferError::remote(&name, e))?;
+    let limits = LinkLimits {
+        read,
+        write: settings.downstream_write_timeout(1),
+        packet: settings.max_packet,
+    };
+    Ok(NodeLink::over(stream, name, limits))
+}
+
+async fn dial(settings: &Settings, node: &DatanodeId, hops: usize) -> Result<TcpStream, XferError> {
+    let name = node.xfer_addr();
     let port = u16::try_from(node.xfer_port)
         .map_err(|_| XferError::remote(&name, format!("{} is no port", node.xfer_port)))?;
     let host = if settings.use_hostname {
@@ -33,13 +67,10 @@ pub async fn connect(
     let read_limit = settings.downstream_read_timeout(hops);
     let (unpaced, local) = (settings.unpaced_local, settings.local);
     let connecting = loopback_congestion::connect(host, port, unpaced, local);
-    let stream = timeout(read_limit.unwrap_or(Duration::MAX), connecting)
+    timeout(read_limit.unwrap_or(Duration::MAX), connecting)
         .await
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
-        .map_err(|e| XferError::remote(&name, format!("cannot connect: {e}")))?;
-    let mut conn = Conn::new(stream, settings).map_err(|e| XferError::remote(&name, e))?;
-    conn.set_limits(read_limit, settings.downstream_write_timeout(hops));
-    Ok(conn)
+        .map_err(|e| XferError::remote(&name, format!("cannot connect: {e}")))
 }
 
 /// Sends a request.

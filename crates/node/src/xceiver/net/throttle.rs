@@ -1,10 +1,11 @@
 //! Bandwidth limits: token buckets whose rate can change while they are waited on.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hayloft_conf::{Configuration, keys};
+use hayloft_store::locks::lock;
 use tokio::time::Instant;
 
 /// The bucket holds at most this much time's worth of bytes; the period of Apache's throttler.
@@ -75,7 +76,7 @@ impl Throttle {
         if rate == 0 {
             return None;
         }
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = lock(&self.bucket);
         let now = Instant::now();
         let burst = share(rate, BURST);
         let earned = share(rate, now.saturating_duration_since(bucket.filled_at));

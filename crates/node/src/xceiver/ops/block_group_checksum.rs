@@ -13,13 +13,13 @@ use hayloft_wire::proto::hdfs::{
 };
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 
-use crate::stripe::{self, Stripe};
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::peer;
 use crate::xceiver::reconstruction::{InternalReplica, StripedGroup, checksum_of_lost};
 use crate::xceiver::stats::Activity;
+use hayloft_client::stripe::{self, Stripe};
 
 /// Size of the first buffer in which Apache's collects the MD5s; it doubles, and its unused end is
 /// digested as well.
@@ -235,17 +235,11 @@ async fn ask_node(
         (!settings.group_checksum_timeout.is_zero()).then_some(settings.group_checksum_timeout);
     // A client waits for the whole group: a host that is gone must not take the time that a
     // pipeline would have.
-    let connecting = peer::connect(&settings, node, 1);
-    let mut conn = tokio::time::timeout(limit.unwrap_or(Duration::MAX), connecting)
+    let connecting = peer::link(&settings, node, limit);
+    let mut link = tokio::time::timeout(limit.unwrap_or(Duration::MAX), connecting)
         .await
         .map_err(|_| XferError::remote(node.xfer_addr(), "does not take connections"))??;
-    conn.set_limits(limit, settings.downstream_write_timeout(1));
-    peer::request(&conn, request).await?;
-    let response = peer::response(&mut conn).await?;
-    peer::expect_success(&node.xfer_addr(), &response)?;
-    response
-        .checksum_response
-        .ok_or_else(|| XferError::protocol(node.xfer_addr(), "success without a checksum"))
+    Ok(link.checksum(request).await?)
 }
 
 /// All data blocks have to be checksummed alike.

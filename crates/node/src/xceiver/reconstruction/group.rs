@@ -5,7 +5,7 @@ use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::proto::security::Token;
 
-use crate::stripe::Stripe;
+use hayloft_client::stripe::Stripe;
 
 /// A replica of an internal block, on some node.
 #[derive(Clone, Debug)]

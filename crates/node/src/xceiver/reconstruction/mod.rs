@@ -10,7 +10,8 @@
 //! checksum. What is read is verified, and a source that fails or is slow is replaced.
 //!
 //! Bounded: groups at a time by `dfs.datanode.ec.reconstruction.threads`, connections of each by
-//! the width of a group, memory by a share of that for block data, taken as one buffer.
+//! the width of a group, memory by a share of that for block data, taken as one buffer. Besides,
+//! each connection with a source has some 64 KiB.
 
 mod decode;
 mod digest;

@@ -4,7 +4,7 @@ use hayloft_wire::ids::{ExtendedBlock, IdError, StorageType};
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeInfo};
 
 use super::group::{InternalReplica, StripedGroup};
-use crate::stripe::{self, Stripe};
+use hayloft_client::stripe::{self, Stripe};
 
 /// More locations than a group can have in any sane cluster (Hadoop's `dfs.replication.max` is
 /// 512).

@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use hayloft_store::locks::lock;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use tokio::time::timeout;
@@ -236,12 +237,12 @@ impl Context<'_> {
     }
 
     fn take_spare(&self, instead_of: usize) -> Option<InternalReplica> {
-        let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spares = lock(&self.spares);
         spares.take(Some(instead_of))
     }
 
     fn has_spare(&self, instead_of: usize) -> bool {
-        let spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        let spares = lock(&self.spares);
         spares.position(Some(instead_of)).is_some()
     }
 }

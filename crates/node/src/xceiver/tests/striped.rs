@@ -11,7 +11,7 @@ use hayloft_wire::proto::hdfs::{
 use super::client::{Pipeline, read};
 use super::node::Node;
 use super::{pattern, pool};
-use crate::stripe::{self, Stripe};
+use hayloft_client::stripe::{self, Stripe};
 
 /// Generation stamp of every group.
 const STAMP: u64 = 1001;

@@ -11,8 +11,8 @@ use tracing::debug;
 use super::Repeat;
 use super::block_pipe::{BlockPipe, PipeTrouble};
 use super::error::FileError;
-use super::file_writer::OpenFile;
 use super::node_link::{NodeLink, Target};
+use super::open_file::OpenFile;
 
 /// New nodes that are tried before a write fails.
 const NEW_NODES_MAX: u32 = 3;

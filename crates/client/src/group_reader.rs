@@ -318,7 +318,7 @@ async fn read_some(
                     end,
                 };
                 unit.gave = false;
-                let opened = RangeStream::open(client, &unit.target.node.id, range).await?;
+                let opened = client.read_range(&unit.target.node.id, range).await?;
                 unit.stream.insert(opened)
             }
         };

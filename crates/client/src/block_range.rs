@@ -4,24 +4,24 @@ use bytes::{Buf as _, Bytes};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::frame;
 use hayloft_wire::ids::ExtendedBlock;
-use hayloft_wire::limits::MAX_PACKET_BYTES;
 use hayloft_wire::packet::PacketLayout;
 use hayloft_wire::proto::datatransfer as pb;
-use hayloft_wire::proto::hdfs::DatanodeId;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Status};
 
-use super::FileClient;
 use super::node_link::{NodeLink, NodeTrouble};
 
 /// What is read of a replica.
 #[derive(Clone, Debug)]
-pub(super) struct BlockRange {
-    pub(super) block: ExtendedBlock,
-    pub(super) token: Token,
-    pub(super) from: u64,
-    /// Behind the last byte.
-    pub(super) end: u64,
+pub struct BlockRange {
+    /// The block, of the replica's generation stamp.
+    pub block: ExtendedBlock,
+    /// What the node asks a reader for.
+    pub token: Token,
+    /// Offset of the first byte.
+    pub from: u64,
+    /// Offset behind the last byte.
+    pub end: u64,
 }
 
 /// A packet of which bytes are still to come. They are given out as they come: packets may be far
@@ -33,7 +33,7 @@ struct OpenPacket {
 }
 
 /// A replica that is being read.
-pub(super) struct RangeStream {
+pub struct RangeStream {
     link: NodeLink,
     checksum: DataChecksum,
     /// Offset of the next byte to give out.
@@ -48,10 +48,13 @@ pub(super) struct RangeStream {
 }
 
 impl RangeStream {
-    /// Begins to read.
-    pub(super) async fn open(
-        client: &FileClient,
-        node: &DatanodeId,
+    /// Begins to read over `link`, as the client of this name; DataNodes have none.
+    ///
+    /// # Errors
+    /// The node has no such replica, does not answer in time, or does not keep to the protocol.
+    pub async fn open(
+        mut link: NodeLink,
+        client: &str,
         range: BlockRange,
     ) -> Result<Self, NodeTrouble> {
         let BlockRange {
@@ -60,9 +63,8 @@ impl RangeStream {
             from,
             end,
         } = range;
-        let mut link = NodeLink::connect(&client.settings, node, 0).await?;
         let request = pb::OpReadBlock {
-            header: transfer::client_header(&block, token, &client.name),
+            header: transfer::client_header(&block, token, client),
             offset: from,
             len: end.saturating_sub(from),
             send_checksums: Some(true),
@@ -91,8 +93,18 @@ impl RangeStream {
         })
     }
 
-    /// The next bytes, some of them; `None` at the end of the range.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, NodeTrouble> {
+    /// How the replica is checksummed.
+    #[must_use]
+    pub fn checksum(&self) -> DataChecksum {
+        self.checksum
+    }
+
+    /// The next bytes, verified, some of them; `None` when all were given and the node was told
+    /// that they arrived well. After an error the stream is of no more use.
+    ///
+    /// # Errors
+    /// The replica is corrupt, the range ends early, or the node fails.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, NodeTrouble> {
         while !self.finished {
             let Some(packet) = &mut self.packet else {
                 self.begin_packet().await?;
@@ -138,7 +150,7 @@ impl RangeStream {
     /// Takes in the head of the next packet, with its checksums.
     async fn begin_packet(&mut self) -> Result<(), NodeTrouble> {
         let layout = loop {
-            let seen = PacketLayout::peek(&self.link.buffer, MAX_PACKET_BYTES);
+            let seen = PacketLayout::peek(&self.link.buffer, self.link.limits.packet);
             match seen.map_err(|error| self.link.trouble(error))? {
                 Some(layout) => break layout,
                 None => self.link.fill().await?,

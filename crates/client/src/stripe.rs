@@ -8,26 +8,27 @@ use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::hdfs::ErasureCodingPolicy;
 
 /// Internal blocks of a group, at most: their index takes four bits of the block id.
-pub(crate) const WIDTH_MAX: usize = 16;
+pub const WIDTH_MAX: usize = 16;
 
 /// Bytes of a cell of the policies that Hadoop ships.
 const CELL: u32 = 1 << 20;
 
 /// Shape of a striped group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stripe {
+pub struct Stripe {
     /// Data units, at least one.
-    pub(crate) data: usize,
+    pub data: usize,
     /// Parity units; with the data units at most [`WIDTH_MAX`].
-    pub(crate) parity: usize,
+    pub parity: usize,
     /// Bytes of a cell, at least one.
-    pub(crate) cell: u64,
+    pub cell: u64,
 }
 
 impl Stripe {
     /// What a policy says itself, else what Hadoop's own policies are by id: those travel as their
     /// id alone. `None` for a policy that is neither, and for an impossible one.
-    pub(crate) fn of(policy: &ErasureCodingPolicy) -> Option<Self> {
+    #[must_use]
+    pub fn of(policy: &ErasureCodingPolicy) -> Option<Self> {
         let shipped = shipped(policy.id).map(|(_, data, parity)| (data, parity));
         let schema = policy.schema.as_ref();
         let described = schema.map(|schema| (schema.data_units, schema.parity_units));
@@ -45,12 +46,14 @@ impl Stripe {
     }
 
     /// Internal blocks of a group.
-    pub(crate) fn width(self) -> usize {
+    #[must_use]
+    pub fn width(self) -> usize {
         self.data + self.parity
     }
 
     /// Bytes of internal block `index` in a group of `group_len` data bytes.
-    pub(crate) fn internal_len(self, group_len: u64, index: usize) -> u64 {
+    #[must_use]
+    pub fn internal_len(self, group_len: u64, index: usize) -> u64 {
         let before = match index {
             parity if parity >= self.data => 0,
             data => data as u64 * self.cell,
@@ -62,7 +65,8 @@ impl Stripe {
     }
 
     /// Internal block `index` of `group`, with its length.
-    pub(crate) fn internal_block(self, group: &ExtendedBlock, index: usize) -> ExtendedBlock {
+    #[must_use]
+    pub fn internal_block(self, group: &ExtendedBlock, index: usize) -> ExtendedBlock {
         let mut block = group.clone();
         block.block.id |= i64::try_from(index).unwrap_or(0);
         block.block.num_bytes = self.internal_len(group.block.num_bytes, index);
@@ -70,9 +74,10 @@ impl Stripe {
     }
 }
 
-/// The code of a policy: by the name that it gives, else by its id. `None` for one that is not
-/// known here.
-pub(crate) fn codec(policy: &ErasureCodingPolicy) -> Option<Codec> {
+/// Finds the code of a policy: by the name that it gives, else by its id. `None` for a code that
+/// is not known here.
+#[must_use]
+pub fn codec(policy: &ErasureCodingPolicy) -> Option<Codec> {
     match &policy.schema {
         Some(schema) => Codec::by_name(&schema.codec_name),
         None => shipped(policy.id).map(|(codec, _, _)| codec),

@@ -35,7 +35,7 @@ pub(crate) enum Repeat {
 
 /// The NameNodes of one namespace; clones share what is known of them.
 #[derive(Clone, Debug)]
-pub(crate) struct NameNodeGroup {
+pub struct NameNodeGroup {
     addresses: Vec<String>,
     known: Arc<Known>,
 }
@@ -50,8 +50,9 @@ struct Known {
 }
 
 impl NameNodeGroup {
-    /// Of these addresses ("host:port"), at least one.
-    pub(crate) fn new(addresses: Vec<String>) -> Self {
+    /// Makes a group of these addresses ("host:port"), at least one.
+    #[must_use]
+    pub fn new(addresses: Vec<String>) -> Self {
         Self {
             addresses,
             known: Arc::default(),

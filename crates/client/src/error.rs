@@ -5,7 +5,7 @@ use hayloft_wire::rpc::names::RETRIABLE_EXCEPTION;
 
 /// Why an operation on a file failed.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum FileError {
+pub enum FileError {
     /// A NameNode said no.
     #[error("{class}: {message}")]
     Remote {
@@ -42,8 +42,9 @@ impl FileError {
         Self::Failed(what.to_string())
     }
 
-    /// Class of the exception.
-    pub(crate) fn java_class(&self) -> &str {
+    /// The Java class of the exception.
+    #[must_use]
+    pub fn java_class(&self) -> &str {
         match self {
             Self::Remote { class, .. } => class,
             Self::Unreachable(_) => "java.net.ConnectException",
@@ -56,8 +57,9 @@ impl FileError {
         }
     }
 
-    /// Its message.
-    pub(crate) fn message(&self) -> String {
+    /// The message of the exception.
+    #[must_use]
+    pub fn message(&self) -> String {
         match self {
             Self::Remote { message, .. } => message.clone(),
             other => other.to_string(),

@@ -10,8 +10,8 @@ use tracing::debug;
 
 use super::block_pipe::BlockPipe;
 use super::error::FileError;
-use super::file_writer::OpenFile;
 use super::node_link::Target;
+use super::open_file::OpenFile;
 use super::rebuild::Rebuild;
 
 /// Packets on their way.

@@ -8,14 +8,15 @@
 //! | `located`, `file_reader` | blocks of a file; a range of it, from replicas that can be read |
 //! | `group_reader` | the same of a striped block group, decoded where units are lost |
 //! | `block_pipe` | packets to the nodes of one block, and their acknowledgements |
-//! | `file_writer` | files and their lease |
+//! | `open_file`, `file_writer` | a file that is written, its blocks and its lease |
 //! | `block_writer`, `rebuild` | blocks one after the other; a pipeline that lost a node |
 //! | `group_writer` | the same of striped block groups, while enough units are left |
 //! | `file_checksum` | one checksum for a file |
 //! | `turns` | so many files at a time |
+//! | [`stripe`] | the shape of erasure-coded block groups |
 //!
-//! It never speaks as the node's own user, and holds no more of a file in memory than a few packets
-//! or one stripe.
+//! Files are never read or written as the node's own user, and no more of one is in memory than a
+//! few packets or one stripe. Reconstruction reads its sources with [`RangeStream`], too.
 //!
 //! Why not the crate hdfs-native: it takes no user for whom another acts without Kerberos, no flags
 //! and no unmasked permission of a new file, tells no length of an open file and no checksum, does
@@ -33,7 +34,9 @@ mod group_writer;
 mod located;
 mod namenodes;
 mod node_link;
+mod open_file;
 mod rebuild;
+pub mod stripe;
 mod turns;
 
 use std::net::IpAddr;
@@ -42,28 +45,32 @@ use std::time::Duration;
 
 use hayloft_conf::{Configuration, keys};
 use hayloft_rpc::RpcOptions;
+use hayloft_wire::proto::hdfs::DatanodeId;
 
-pub(crate) use error::FileError;
-pub(crate) use file_checksum::FileChecksum;
-pub(crate) use file_reader::FileReader;
-pub(crate) use file_writer::{CreateFile, FileWriter};
-pub(crate) use namenodes::{NameNodeGroup, Repeat};
-pub(crate) use turns::{Transfer, Turn, Turns};
+pub use block_range::{BlockRange, RangeStream};
+pub use error::FileError;
+pub use file_checksum::FileChecksum;
+pub use file_reader::FileReader;
+pub use file_writer::FileWriter;
+pub use namenodes::NameNodeGroup;
+pub use node_link::{LinkLimits, NodeLink, NodeTrouble};
+pub use open_file::CreateFile;
+pub use turns::{FileTransfer, Turn, Turns};
 
-use namenodes::NameNodeCalls;
+use namenodes::{NameNodeCalls, Repeat};
 
-/// Who asks.
+/// The user whose files are read and written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Caller {
-    /// For whom.
-    pub(crate) user: String,
-    /// Who acts for that user; NameNodes ask whether that one may.
-    pub(crate) proxied_by: Option<String>,
+pub struct FileUser {
+    /// The user's name.
+    pub user: String,
+    /// The user who acts for that one, if any; NameNodes check that it may.
+    pub proxied_by: Option<String>,
 }
 
 /// How long others may take, and where connections come from.
 #[derive(Clone, Debug)]
-pub(crate) struct ClientSettings {
+pub struct ClientSettings {
     rpc: RpcOptions,
     use_hostname: bool,
     /// Silence of a DataNode that is too long.
@@ -71,8 +78,10 @@ pub(crate) struct ClientSettings {
 }
 
 impl ClientSettings {
-    /// As the configuration has it; connections come from `local`.
-    pub(crate) fn new(config: &Configuration, local: Option<IpAddr>) -> Self {
+    /// Reads the settings from the configuration. Connections come from the address `local` of
+    /// this host; without one the system chooses.
+    #[must_use]
+    pub fn new(config: &Configuration, local: Option<IpAddr>) -> Self {
         let bytes = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
         let call_timeout = config.get(&keys::IPC_RPC_TIMEOUT);
         Self {
@@ -93,7 +102,7 @@ impl ClientSettings {
         }
     }
 
-    fn rpc_as(&self, caller: &Caller) -> RpcOptions {
+    fn rpc_as(&self, caller: &FileUser) -> RpcOptions {
         RpcOptions {
             user: caller.user.clone(),
             real_user: caller.proxied_by.clone(),
@@ -104,14 +113,15 @@ impl ClientSettings {
 
 /// A transfer's way to room for stripes in memory: each place is for the cells of one file.
 #[derive(Clone, Debug)]
-pub(crate) struct StripeRoom {
+pub struct StripeRoom {
     places: Arc<Turns>,
-    transfer: Transfer,
+    transfer: FileTransfer,
 }
 
 impl StripeRoom {
-    /// For this transfer, in `places`.
-    pub(crate) fn new(places: Arc<Turns>, transfer: Transfer) -> Self {
+    /// Lets this transfer wait for a place among `places`.
+    #[must_use]
+    pub fn new(places: Arc<Turns>, transfer: FileTransfer) -> Self {
         Self { places, transfer }
     }
 
@@ -127,21 +137,22 @@ impl StripeRoom {
 
 /// One user's way to one namespace.
 #[derive(Clone, Debug)]
-pub(crate) struct FileClient {
+pub struct FileClient {
     namenodes: NameNodeCalls,
     settings: Arc<ClientSettings>,
-    caller: Caller,
+    caller: FileUser,
     stripes: StripeRoom,
     /// Under which NameNodes lease files; no two are equal.
     name: String,
 }
 
 impl FileClient {
-    /// Not yet connected.
-    pub(crate) fn new(
+    /// Makes a client for one user and one namespace. It connects when it is first used.
+    #[must_use]
+    pub fn new(
         group: &NameNodeGroup,
         settings: Arc<ClientSettings>,
-        caller: Caller,
+        caller: FileUser,
         stripes: StripeRoom,
     ) -> Self {
         Self {
@@ -151,6 +162,16 @@ impl FileClient {
             stripes,
             name: format!("DFSClient_NONMAPREDUCE_{}", uuid::Uuid::new_v4().simple()),
         }
+    }
+
+    /// Begins to read from a node.
+    async fn read_range(
+        &self,
+        node: &DatanodeId,
+        range: BlockRange,
+    ) -> Result<RangeStream, NodeTrouble> {
+        let link = NodeLink::connect(&self.settings, node, 0).await?;
+        RangeStream::open(link, &self.name, range).await
     }
 }
 

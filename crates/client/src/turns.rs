@@ -23,7 +23,7 @@ const BYTES_MIN: u64 = 640 << 10;
 
 /// All places of one kind.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub struct Turns {
     places: Arc<Semaphore>,
     taken: Arc<Mutex<Taken>>,
 }
@@ -35,12 +35,12 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    by: BTreeMap<u64, Transfer>,
+    by: BTreeMap<u64, FileTransfer>,
 }
 
 /// A file on its way between a client and the node, whichever places it has.
 #[derive(Clone, Debug)]
-pub(crate) struct Transfer {
+pub struct FileTransfer {
     progress: Arc<Mutex<Progress>>,
     ended: CancellationToken,
 }
@@ -70,9 +70,11 @@ impl Progress {
     }
 }
 
-impl Transfer {
-    /// One that has no place yet. `ended` is cancelled when one is taken away from it.
-    pub(crate) fn new(ended: CancellationToken) -> Self {
+impl FileTransfer {
+    /// Begins a transfer that has no place yet. `ended` is cancelled when a place is taken away
+    /// from it.
+    #[must_use]
+    pub fn new(ended: CancellationToken) -> Self {
         Self {
             progress: Arc::default(),
             ended,
@@ -80,18 +82,18 @@ impl Transfer {
     }
 
     /// Does what the client has to wait for: that it takes long is not the client's fault.
-    pub(crate) async fn ours<T>(&self, work: impl Future<Output = T>) -> T {
+    pub async fn ours<T>(&self, work: impl Future<Output = T>) -> T {
         let _working = Working::begin(self);
         work.await
     }
 
     /// The client sent or took bytes.
-    pub(crate) fn moved(&self, bytes: usize) {
+    pub fn moved(&self, bytes: usize) {
         lock(&self.progress).moved.bytes += bytes as u64;
     }
 
     /// Waits until a place is taken away.
-    pub(crate) async fn ended(&self) {
+    pub async fn ended(&self) {
         self.ended.cancelled().await;
     }
 
@@ -101,8 +103,9 @@ impl Transfer {
 }
 
 impl Turns {
-    /// So many at a time.
-    pub(crate) fn new(places: usize) -> Self {
+    /// Makes places for so many files at a time.
+    #[must_use]
+    pub fn new(places: usize) -> Self {
         Self {
             places: Arc::new(Semaphore::new(places)),
             taken: Arc::default(),
@@ -110,7 +113,7 @@ impl Turns {
     }
 
     /// Waits for a turn; `None` when none becomes free.
-    pub(crate) async fn next(&self, transfer: &Transfer) -> Option<Turn> {
+    pub async fn next(&self, transfer: &FileTransfer) -> Option<Turn> {
         let place = Arc::clone(&self.places).acquire_owned();
         let place = tokio::select! {
             biased;
@@ -171,17 +174,17 @@ impl Turns {
 
 /// A place among the files that are read or written, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub struct Turn {
     id: u64,
     taken: Arc<Mutex<Taken>>,
-    transfer: Transfer,
+    transfer: FileTransfer,
     _place: OwnedSemaphorePermit,
 }
 
 impl Deref for Turn {
-    type Target = Transfer;
+    type Target = FileTransfer;
 
-    fn deref(&self) -> &Transfer {
+    fn deref(&self) -> &FileTransfer {
         &self.transfer
     }
 }
@@ -193,10 +196,10 @@ impl Drop for Turn {
 }
 
 /// The node works on a transfer, until it is dropped.
-struct Working<'a>(&'a Transfer);
+struct Working<'a>(&'a FileTransfer);
 
 impl<'a> Working<'a> {
-    fn begin(transfer: &'a Transfer) -> Self {
+    fn begin(transfer: &'a FileTransfer) -> Self {
         lock(&transfer.progress).ours_since = Some(Instant::now());
         Self(transfer)
     }
@@ -213,10 +216,10 @@ impl Drop for Working<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::{FileError, StripeRoom};
+    use crate::{FileError, StripeRoom};
 
-    fn idle() -> Transfer {
-        Transfer::new(CancellationToken::new())
+    fn idle() -> FileTransfer {
+        FileTransfer::new(CancellationToken::new())
     }
 
     async fn taken(turns: &Turns) -> Turn {
@@ -291,7 +294,7 @@ mod tests {
     async fn a_striped_file_takes_the_place_of_a_slow_client() {
         let places = Arc::new(Turns::new(2));
         let (slow, fast, next) = (idle(), idle(), idle());
-        let room = |of: &Transfer| StripeRoom::new(Arc::clone(&places), of.clone());
+        let room = |of: &FileTransfer| StripeRoom::new(Arc::clone(&places), of.clone());
         let place = room(&slow).enter().await.expect("free");
         let kept = room(&fast).enter().await.expect("free");
         let began = Instant::now();

@@ -260,13 +260,13 @@ async fn start(width: u8) -> (FileClient, Shared) {
     let stop = CancellationToken::new();
     tokio::spawn(serve(namenode, service, Limits::default(), stop));
     let config = Configuration::from_properties([("a", "b")]).expect("valid");
-    let caller = Caller {
+    let caller = FileUser {
         user: "alice".into(),
         proxied_by: None,
     };
     let group = NameNodeGroup::new(vec![rpc.to_string()]);
     let settings = Arc::new(ClientSettings::new(&config, None));
-    let transfer = Transfer::new(CancellationToken::new());
+    let transfer = FileTransfer::new(CancellationToken::new());
     let stripes = StripeRoom::new(Arc::new(Turns::new(1)), transfer);
     let client = FileClient::new(&group, settings, caller, stripes);
     (client, script)

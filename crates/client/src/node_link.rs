@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use hayloft_rpc::client::connection::connect_from;
+use hayloft_wire::limits::MAX_PACKET_BYTES;
+use hayloft_wire::proto::datatransfer::OpBlockChecksumResponse;
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo, LocatedBlock, StorageType};
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Status};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,11 +24,24 @@ const PER_HOP: Duration = Duration::from_secs(5);
 /// What went wrong with a node.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{node}: {reason}")]
-pub(super) struct NodeTrouble {
-    pub(super) node: String,
-    pub(super) reason: String,
-    /// Its replica is corrupt.
-    pub(super) corrupt: bool,
+pub struct NodeTrouble {
+    /// The node's transfer address.
+    pub node: String,
+    /// What failed, or what the node answered.
+    pub reason: String,
+    /// Whether the node's replica is corrupt.
+    pub corrupt: bool,
+}
+
+/// What is allowed to the other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkLimits {
+    /// How long it may be silent while its answer is awaited; `None` is for ever.
+    pub read: Option<Duration>,
+    /// How long it may take nothing of what is sent; `None` is for ever.
+    pub write: Option<Duration>,
+    /// Bytes of the largest packet that it may send.
+    pub packet: u32,
 }
 
 /// A node of a block with its storage there.
@@ -57,16 +72,27 @@ impl Target {
     }
 }
 
-/// A connection.
-pub(super) struct NodeLink {
+/// A connection. What it holds in memory of what came is some 64 KiB.
+pub struct NodeLink {
     node: String,
     stream: TcpStream,
     /// What came and was not taken.
     pub(super) buffer: BytesMut,
-    patience: Duration,
+    pub(super) limits: LinkLimits,
 }
 
 impl NodeLink {
+    /// Takes over `stream`, which is connected to the transfer port `node`.
+    #[must_use]
+    pub fn over(stream: TcpStream, node: String, limits: LinkLimits) -> Self {
+        Self {
+            node,
+            stream,
+            buffer: BytesMut::new(),
+            limits,
+        }
+    }
+
     /// Connects to a node behind which `hops` more are in a pipeline.
     pub(super) async fn connect(
         settings: &ClientSettings,
@@ -98,12 +124,12 @@ impl NodeLink {
         stream
             .set_nodelay(true)
             .map_err(|error| trouble(error.to_string()))?;
-        Ok(Self {
-            node: name,
-            stream,
-            buffer: BytesMut::new(),
-            patience,
-        })
+        let limits = LinkLimits {
+            read: Some(patience),
+            write: Some(patience),
+            packet: MAX_PACKET_BYTES,
+        };
+        Ok(Self::over(stream, name, limits))
     }
 
     pub(super) fn trouble(&self, reason: impl std::fmt::Display) -> NodeTrouble {
@@ -119,11 +145,12 @@ impl NodeLink {
         if self.buffer.capacity() - self.buffer.len() < RECEIVE_BYTES_MIN {
             self.buffer.reserve(RECEIVE_BYTES);
         }
-        match timeout(self.patience, self.stream.read_buf(&mut self.buffer)).await {
+        let limit = self.limits.read.unwrap_or(Duration::MAX);
+        match timeout(limit, self.stream.read_buf(&mut self.buffer)).await {
             Ok(Ok(0)) => Err(self.trouble("it closed the connection")),
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(self.trouble(error)),
-            Err(_) => Err(self.trouble(format_args!("silent for {:?}", self.patience))),
+            Err(_) => Err(self.trouble(format_args!("silent for {limit:?}"))),
         }
     }
 
@@ -147,10 +174,11 @@ impl NodeLink {
                 }
             }
         };
-        match timeout(self.patience, sending).await {
+        let limit = self.limits.write.unwrap_or(Duration::MAX);
+        match timeout(limit, sending).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.trouble(format_args!("sending: {error}"))),
-            Err(_) => Err(self.trouble(format_args!("takes nothing for {:?}", self.patience))),
+            Err(_) => Err(self.trouble(format_args!("takes nothing for {limit:?}"))),
         }
     }
 
@@ -169,6 +197,20 @@ impl NodeLink {
                 None => self.fill().await?,
             }
         }
+    }
+
+    /// Asks for the checksum of a block or of a block group.
+    ///
+    /// # Errors
+    /// The node does not answer in time, or has no checksum to give.
+    pub async fn checksum<M: OpMessage>(
+        &mut self,
+        message: &M,
+    ) -> Result<OpBlockChecksumResponse, NodeTrouble> {
+        let response = self.ask(message).await?;
+        let response = self.success(response)?;
+        let answer = response.checksum_response;
+        answer.ok_or_else(|| self.trouble("an answer without a checksum"))
     }
 
     /// The answer, when it is a success.

@@ -1,15 +1,17 @@
 //! A node that lies in what it sends of a block.
 
-use hayloft_conf::Configuration;
+use std::time::Duration;
+
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::{Block, PoolId};
+use hayloft_wire::limits::MAX_PACKET_BYTES;
 use hayloft_wire::packet::{PacketHeader, encode_packet};
 use hayloft_wire::transfer::BlockOpResponse;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::client::{Caller, ClientSettings, NameNodeGroup, StripeRoom, Transfer, Turns};
+use crate::node_link::LinkLimits;
 
 const LEN: u64 = 3000;
 
@@ -55,23 +57,6 @@ async fn read(from: u64, end: u64, first: u64, bytes: Vec<u8>) -> Result<Vec<u8>
         let _ = socket.shutdown().await;
         let _ = socket.read(&mut [0; 100]).await;
     });
-    let config = Configuration::from_properties([("a", "b")]).expect("valid");
-    let caller = Caller {
-        user: "alice".into(),
-        proxied_by: None,
-    };
-    let transfer = Transfer::new(tokio_util::sync::CancellationToken::new());
-    let client = FileClient::new(
-        &NameNodeGroup::new(vec!["127.0.0.1:1".into()]),
-        std::sync::Arc::new(ClientSettings::new(&config, None)),
-        caller,
-        StripeRoom::new(std::sync::Arc::new(Turns::new(1)), transfer),
-    );
-    let node = DatanodeId {
-        ip_addr: "127.0.0.1".into(),
-        xfer_port: port.into(),
-        ..DatanodeId::default()
-    };
     let pool = PoolId::new("BP-1-127.0.0.1-1").expect("valid");
     let range = BlockRange {
         block: ExtendedBlock::new(pool, Block::new(1, 1001, LEN)),
@@ -79,7 +64,16 @@ async fn read(from: u64, end: u64, first: u64, bytes: Vec<u8>) -> Result<Vec<u8>
         from,
         end,
     };
-    let mut stream = RangeStream::open(&client, &node, range).await?;
+    let at = ("127.0.0.1", port);
+    let socket = TcpStream::connect(at).await.expect("connected");
+    let within = Some(Duration::from_secs(60));
+    let limits = LinkLimits {
+        read: within,
+        write: within,
+        packet: MAX_PACKET_BYTES,
+    };
+    let link = NodeLink::over(socket, format!("127.0.0.1:{port}"), limits);
+    let mut stream = RangeStream::open(link, "DFSClient_1", range).await?;
     let mut all = Vec::new();
     while let Some(bytes) = stream.next().await? {
         all.extend_from_slice(&bytes);

@@ -34,7 +34,7 @@ struct OneReplica {
 }
 
 /// A file that is being read.
-pub(crate) struct FileReader {
+pub struct FileReader {
     client: FileClient,
     path: String,
     blocks: FileBlocks,
@@ -54,7 +54,7 @@ impl FileReader {
     ///
     /// # Errors
     /// `BeyondEnd` for an offset behind the end, and what the NameNode says.
-    pub(crate) async fn open(
+    pub async fn open(
         client: FileClient,
         path: &str,
         offset: u64,
@@ -77,8 +77,9 @@ impl FileReader {
         })
     }
 
-    /// Bytes that are left.
-    pub(crate) fn remaining(&self) -> u64 {
+    /// Bytes that are left to read.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
         self.end - self.at
     }
 
@@ -86,7 +87,7 @@ impl FileReader {
     ///
     /// # Errors
     /// `BlockMissing`: no replica of a block can be read.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, FileError> {
+    pub async fn next(&mut self) -> Result<Option<Bytes>, FileError> {
         while self.at < self.end {
             if self.current.is_none() {
                 self.begin().await?;
@@ -150,7 +151,7 @@ impl FileReader {
                 from,
                 end,
             };
-            match RangeStream::open(&self.client, &target.node.id, range).await {
+            match self.client.read_range(&target.node.id, range).await {
                 Ok(stream) => {
                     let replica = OneReplica {
                         stream,

@@ -12,9 +12,9 @@ use tracing::debug;
 use super::block_pipe::{BlockPipe, PipeTrouble};
 use super::block_writer::packet_data;
 use super::error::FileError;
-use super::file_writer::OpenFile;
 use super::group_reader::shape;
 use super::node_link::Target;
+use super::open_file::OpenFile;
 use super::{Repeat, Turn};
 use crate::stripe::Stripe;
 

@@ -24,7 +24,7 @@ const JAVA_BUFFER_MIN: usize = 32;
 
 /// MD5 of the MD5s of the CRCs of each block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FileChecksum {
+pub struct FileChecksum {
     /// Bytes of a chunk.
     bytes_per_crc: u32,
     /// Of a block; 0 where there is at most one.
@@ -35,16 +35,18 @@ pub(crate) struct FileChecksum {
 }
 
 impl FileChecksum {
-    /// As Java writes it, without its name.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    /// The bytes that Java writes of it, without its name.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
         let mut out = self.bytes_per_crc.to_be_bytes().to_vec();
         out.extend(self.crc_per_block.to_be_bytes());
         out.extend(self.md5);
         out
     }
 
-    /// Java's name of it.
-    pub(crate) fn algorithm(&self) -> String {
+    /// Java's name of its algorithm.
+    #[must_use]
+    pub fn algorithm(&self) -> String {
         let kind = match self.kind {
             Some(ChecksumType::Crc32c) => "CRC32C",
             Some(ChecksumType::Null) => "NULL",
@@ -54,11 +56,11 @@ impl FileChecksum {
         format!("MD5-of-{blocks}MD5-of-{chunk}{kind}")
     }
 
-    /// Of a whole file.
+    /// Asks the nodes of a whole file for it.
     ///
     /// # Errors
     /// It is being written, or a block has no node that can tell.
-    pub(crate) async fn of(client: &FileClient, path: &str) -> Result<Self, FileError> {
+    pub async fn of(client: &FileClient, path: &str) -> Result<Self, FileError> {
         let located = locate(client, path, 0, i64::MAX.cast_unsigned()).await?;
         if located.under_construction {
             let text = format!("Fail to get checksum, since file {path} is under construction.");
@@ -138,13 +140,10 @@ async fn block_checksum(
     for node in &located.locs {
         let asked = async {
             let mut link = NodeLink::connect(&client.settings, &node.id, 0).await?;
-            let response = match policy {
-                None => link.ask(&of_block(&block, located)).await?,
-                Some(policy) => link.ask(&of_group(&block, located, policy)).await?,
-            };
-            let response = link.success(response)?;
-            let answer = response.checksum_response;
-            answer.ok_or_else(|| link.trouble("an answer without a checksum"))
+            match policy {
+                None => link.checksum(&of_block(&block, located)).await,
+                Some(policy) => link.checksum(&of_group(&block, located, policy)).await,
+            }
         };
         match asked.await {
             Ok(answer) => return Ok(answer),

@@ -1,0 +1,40 @@
+//! What the methods of all protocols share.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hayloft_rpc::server::fault::RpcFault;
+use hayloft_wire::frame;
+use hayloft_wire::ids::IdError;
+use hayloft_wire::schema::WireMessage;
+
+use super::host::Host;
+use super::reconfiguration::Reconfiguration;
+use super::users::Users;
+
+/// What the methods work with.
+pub(super) struct Context {
+    pub(super) host: Arc<dyn Host>,
+    pub(super) users: Users,
+    pub(super) reconfiguration: Reconfiguration,
+}
+
+impl Context {
+    pub(super) fn new(host: Arc<dyn Host>) -> Self {
+        Self {
+            users: Users::new(host.config().clone()),
+            reconfiguration: Reconfiguration::default(),
+            host,
+        }
+    }
+}
+
+/// Decodes the request of a method.
+pub(super) fn decode<M: WireMessage>(request: Bytes) -> Result<M, RpcFault> {
+    frame::decode(request).map_err(|error| RpcFault::io(format!("the request is invalid: {error}")))
+}
+
+/// The refusal of a request that names something impossible.
+pub(super) fn impossible(error: IdError) -> RpcFault {
+    RpcFault::io(error.to_string())
+}
