@@ -122,7 +122,13 @@ impl TableGroup {
         };
         let units = 0..record.shape.units();
         let lost = units.filter(|unit| !self.available(*unit) || on(*unit) == Some(storage));
-        self.protects() && lost.count() <= record.shape.parity()
+        self.is_committed() && lost.count() <= record.shape.parity()
+    }
+
+    /// Whether what it has can be counted on: a disk that fails while records are written takes the
+    /// group with it.
+    pub(crate) fn is_committed(&self) -> bool {
+        self.phase == GroupPhase::Committed
     }
 
     pub(crate) fn protects(&self) -> bool {

@@ -170,7 +170,7 @@ impl GroupTable {
         self.refs(pool, id).any(|(r, group)| {
             let member = &group.record.members[r.unit];
             let ours = *member.storage == *storage && member.covered == len && !member.dropped;
-            ours && group.protects() && group.decodes()
+            ours && group.is_committed() && group.decodes()
         })
     }
 

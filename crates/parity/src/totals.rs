@@ -82,7 +82,7 @@ impl GroupTable {
             kept: self.kept_bytes(),
             ..GroupTotals::default()
         };
-        for group in self.iter().filter(|group| group.protects()) {
+        for group in self.iter().filter(|group| group.is_committed()) {
             let mut here = UnitTotals::default();
             for unit in 0..group.record.members.len() + group.record.parity.len() {
                 let Some((storage, root)) = place(&group.record, unit) else {

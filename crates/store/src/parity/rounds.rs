@@ -333,7 +333,8 @@ impl Parity {
                     if table.is_taken(pool.id(), id, &volume.info.id, replica.len) {
                         if !table.is_covered(pool.id(), id, &volume.info.id, replica.len) {
                             let of = Arc::as_ptr(&store).addr();
-                            claimed.push((of, pool.id().clone(), id, replica.generation_stamp));
+                            let key = (of, pool.id().clone(), id, replica.generation_stamp);
+                            claimed.push((key, Arc::clone(&volume.info.id), replica.len));
                         }
                         continue;
                     }
@@ -373,11 +374,12 @@ impl Parity {
     }
 
     /// Notes since when each has waited. Leaves out those that are left alone, and the oldest of
-    /// too many. Those that are claimed have waited when they are not encoded after all.
+    /// too many. Those that are claimed, with storage and length, have waited when they are not
+    /// encoded after all; until they are they have no parity.
     fn let_wait(
         &self,
         mut found: Vec<Unprotected<ParityCandidate>>,
-        claimed: &[Waiting],
+        claimed: &[(Waiting, Arc<str>, u64)],
     ) -> Vec<Unprotected<ParityCandidate>> {
         let now = Instant::now();
         let clients_write = locks::lock(&self.wrote).is_some_and(|at| at.elapsed() < CALM);
@@ -392,8 +394,13 @@ impl Parity {
         found.sort_by_cached_key(|c| std::cmp::Reverse((in_memory(c), c.what.id)));
         let mut waiting = locks::lock(&self.waiting);
         let known = |key: &Waiting| waiting.get(key).map(|wait| (key.clone(), *wait));
-        let mut still: HashMap<Waiting, Wait> = claimed.iter().filter_map(known).collect();
+        let keys = claimed.iter().map(|(key, ..)| key);
+        let mut still: HashMap<Waiting, Wait> = keys.filter_map(known).collect();
         let mut count = UnprotectedCount::new(now);
+        let overdue = |wait: Wait| wait.seen + self.config.overdue <= now;
+        for (key, storage, len) in claimed {
+            count.add(storage, *len, still.get(key).copied().is_some_and(overdue));
+        }
         found.retain_mut(|candidate| {
             let key = key(&candidate.what);
             let new = Wait {
@@ -403,8 +410,7 @@ impl Parity {
             let wait = waiting.get(&key).copied().unwrap_or(new);
             let volume = &candidate.what.place.volume;
             if !candidate.what.covered {
-                let overdue = wait.seen + self.config.overdue <= now;
-                count.add(&volume.info.id, candidate.len, overdue);
+                count.add(&volume.info.id, candidate.len, overdue(wait));
             }
             let since = wait.since;
             candidate.patient |= since + self.config.patience <= now;
