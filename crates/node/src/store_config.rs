@@ -66,13 +66,14 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
         page_cache: crate::memory::usable() / sharers(config),
         earlier_staging: earlier_staging(config),
         scan: scan(config),
-        parity: parity(config),
         directory_scan: directory_scan(config),
         ..StoreConfig::default()
     }
 }
 
-fn parity(config: &Configuration) -> Option<ParityConfig> {
+/// How finalized replicas are protected; `None`: they are not.
+#[must_use]
+pub fn parity(config: &Configuration) -> Option<ParityConfig> {
     let shape = config.get(&keys::POOL_PARITY)?;
     Some(ParityConfig {
         disks: config.get(&keys::POOL_PARITY_DISKS),

@@ -94,9 +94,11 @@ async fn load_pools(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(),
     for pool in inner.pools() {
         let joining =
             join::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
-        pool.parity_known.store(false, Ordering::Release);
+        pool.protection_known.store(false, Ordering::Release);
         join::adopt(inner, &pool, joining).await;
-        crate::parity::pool_loaded(inner, &pool).await;
+        if let Some(protection) = &inner.protection {
+            protection.pool_loaded(inner, &pool).await;
+        }
         crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
     }
     let replicas = progress.replicas.load(Ordering::Relaxed);

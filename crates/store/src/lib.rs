@@ -19,6 +19,7 @@ mod load;
 mod locks;
 mod parity;
 mod pool;
+mod protection;
 mod reader;
 mod replica;
 mod report;
@@ -45,10 +46,13 @@ pub use config::{
 pub use counts::ScanReport;
 pub use directories::nodes_below;
 pub use error::{StoreError, StoreErrorKind};
-pub use parity::{LackingParityGroup, ParityConfig, ParityRequest, ParityStatus, VolumeParity};
+pub use parity::{
+    LackingParityGroup, ParityConfig, ParityProtection, ParityRequest, ParityStatus, VolumeParity,
+};
 pub use reader::ReplicaReader;
 pub use report::VolumeTimes;
 pub use shared::StoreShared;
+pub use state::StoreProtection;
 pub use store::Store;
 pub use trashed::{TrashedReplica, UpgradeLeftovers, hold_volume, upgrade_leftovers};
 pub use types::{

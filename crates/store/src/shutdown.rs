@@ -14,7 +14,6 @@ use crate::layout::replica_cache::{CachedReplica, encode};
 use crate::layout::used_cache::UsedCache;
 use crate::lifecycle::commit;
 use crate::locks;
-use crate::parity;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
@@ -53,7 +52,9 @@ pub async fn shutdown(inner: &Arc<StoreState>) {
         return;
     }
     inner.stop.cancel();
-    parity::store_ended(inner);
+    if let Some(protection) = &inner.protection {
+        protection.store_ended(inner);
+    }
     let pools = inner.pools();
     let mut quiet = true;
     for pool in &pools {

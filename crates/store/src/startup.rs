@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta, is_of_the_disk};
-use hayloft_parity::PARITY_DIR;
 use tokio::sync::mpsc;
 use tracing::{Instrument as _, info, warn};
 use uuid::Uuid;
@@ -20,10 +19,9 @@ use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
 use crate::lifecycle::{commit, volume_failure};
 use crate::locks;
-use crate::parity;
 use crate::shared::StoreShared;
 use crate::staging_leftovers;
-use crate::state::StoreState;
+use crate::state::{StoreProtection, StoreState};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::commit_rounds::CommitRounds;
 use crate::volume::shared_mount::SharedMount;
@@ -63,8 +61,9 @@ pub async fn open(
     config: StoreConfig,
     events: mpsc::Sender<StoreEvent>,
     shared: StoreShared,
+    protection: Option<StoreProtection>,
 ) -> Result<Arc<StoreState>, StoreError> {
-    let inner = Arc::new(StoreState::new(config, events, shared));
+    let inner = Arc::new(StoreState::new(config, events, shared, protection));
     let opened = open_volumes(&inner).await?;
     check_tolerance(&inner, opened.len())?;
     name_node(&inner);
@@ -78,18 +77,8 @@ pub async fn open(
         }
     }
     check_tolerance(&inner, inner.volumes().len())?;
-    if let Some(parity) = &inner.parity {
-        if let Err(error) = parity.check_disks(&inner) {
-            if !has_groups(&inner).await {
-                return Err(error);
-            }
-            // Dead disks were taken out of the configuration: what is left can be served.
-            warn!(%error, "groups of earlier disks are there: new ones are smaller until then");
-        }
-        parity.join(&inner);
-        if !parity.config.interval.is_zero() {
-            parity::start(parity);
-        }
+    if let Some(protection) = &inner.protection {
+        protection.store_opened(&inner).await?;
     }
     crate::lifecycle::delete::start_lanes(&inner);
     crate::background::block_scanner::start(&inner);
@@ -99,17 +88,6 @@ pub async fn open(
     let idle_files = crate::background::idle_files::run(Arc::clone(&inner));
     inner.tasks.spawn(idle_files);
     Ok(inner)
-}
-
-/// Whether a volume has been part of parity before.
-async fn has_groups(inner: &StoreState) -> bool {
-    for volume in inner.volumes() {
-        let meta = volume.meta(IoClass::ClientRead);
-        if matches!(meta.is_dir(&volume.root.join(PARITY_DIR)).await, Ok(true)) {
-            return true;
-        }
-    }
-    false
 }
 
 /// Looks at the configured directories, and opens those that can be volumes of this node.
@@ -193,7 +171,7 @@ const REASONS: usize = 3;
 pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreError> {
     let failures = volume_failure::summary(inner);
     let failed = failures.reasons.len();
-    if tolerated(inner.config.tolerated_failures(), healthy, failed) {
+    if tolerated(inner.tolerated_failures(), healthy, failed) {
         return Ok(());
     }
     let reasons = failures.reasons.iter().take(REASONS).map(String::as_str);

@@ -18,7 +18,7 @@ use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::StoreCounts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
-use crate::parity::{self, Parity};
+use crate::protection::{Damage, Protection};
 use crate::replica::block_pool::Pool;
 use crate::shared::StoreShared;
 use crate::types::{FailedVolume, StoreEvent};
@@ -26,6 +26,9 @@ use crate::volume::choose::{Candidate, Rounds, choose};
 use crate::volume::open::open_volume;
 use crate::volume::remembered::NodeMemory;
 use crate::volume::{BlockPoolSlice, OpenedVolume, Volume};
+
+/// What protects the finalized replicas of a store, or of all stores of a process.
+pub type StoreProtection = Arc<dyn Protection<StoreState>>;
 
 /// The state behind a [`Store`](crate::Store).
 #[derive(Debug)]
@@ -60,8 +63,8 @@ pub struct StoreState {
     pub suspects: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
     /// Held while a volume is taken out of use that failed: how many may is counted then.
     pub failing: tokio::sync::Mutex<()>,
-    /// Parity of finalized replicas.
-    pub parity: Option<Arc<Parity>>,
+    /// What protects finalized replicas, if something does.
+    pub protection: Option<StoreProtection>,
     /// Which operations on the volumes are measured.
     pub sampling: Arc<Sampling>,
     /// What was done since it was opened.
@@ -110,8 +113,12 @@ pub struct Volumes {
 impl StoreState {
     /// Without volumes and pools.
     #[must_use]
-    pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, shared: StoreShared) -> Self {
-        let parity = config.parity.map(|config| shared.parity(config));
+    pub fn new(
+        config: StoreConfig,
+        events: mpsc::Sender<StoreEvent>,
+        shared: StoreShared,
+        protection: Option<StoreProtection>,
+    ) -> Self {
         let configured = config.volumes.iter().map(|v| v.path.clone()).collect();
         Self {
             config,
@@ -129,7 +136,7 @@ impl StoreState {
             delete_queues: RwLock::default(),
             suspects: RwLock::default(),
             failing: tokio::sync::Mutex::default(),
-            parity,
+            protection,
             sampling: Arc::new(Sampling::new(0)),
             counts: StoreCounts::default(),
             rounds: Mutex::default(),
@@ -141,7 +148,24 @@ impl StoreState {
     /// # Errors
     /// `Incompatible` when another DataNode uses the directory or it is of another make; `Io`.
     pub async fn open_volume(&self, config: &VolumeConfig) -> Result<OpenedVolume, StoreError> {
-        open_volume(&self.config, &self.shared.disks, &self.sampling, config).await
+        let opened = open_volume(&self.config, &self.shared.disks, &self.sampling, config).await?;
+        let suits = self.protection.as_ref().map(|p| p.suits(&*opened.engine));
+        suits.unwrap_or(Ok(())).map_err(|what| {
+            let doing = format!("opening volume {}", config.path.display());
+            StoreError::incompatible(format!("{doing}: {what}"))
+        })?;
+        Ok(opened)
+    }
+
+    /// How many volumes may fail; -1 is any number. With protection it is any number, while one
+    /// lives: what a failed one had is decoded and rebuilt, and where too many are gone the rest
+    /// can still be served.
+    #[must_use]
+    pub fn tolerated_failures(&self) -> i32 {
+        match self.protection {
+            Some(_) => -1,
+            None => self.config.failed_volumes_tolerated,
+        }
     }
 
     /// The identity, to look at or change.
@@ -193,14 +217,14 @@ impl StoreState {
 
     /// Sends an event; waits when the node is behind.
     ///
-    /// Of a damaged replica the node hears only if its parity group cannot mend it.
+    /// Of a damaged replica the node hears only if its protection cannot mend it.
     pub async fn send_event(self: &Arc<Self>, event: StoreEvent) {
-        let event = match event {
-            StoreEvent::Corrupt { block, storage } if self.parity.is_some() => {
-                parity::heal(self, block, storage, parity::Damage::Certain);
+        let event = match (event, &self.protection) {
+            (StoreEvent::Corrupt { block, storage }, Some(protection)) => {
+                protection.heal(self, block, storage, Damage::Certain);
                 return;
             }
-            event => event,
+            (event, _) => event,
         };
         // The node stops listening only when it ends.
         let _ = self.events.send(event).await;

@@ -13,11 +13,10 @@ use crate::counts::ScanReport;
 use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
 use crate::lifecycle::volume_failure;
-use crate::parity::ParityStatus;
 use crate::pool::add_remove;
 use crate::report::VolumeTimes;
 use crate::shared::StoreShared;
-use crate::state::StoreState;
+use crate::state::{StoreProtection, StoreState};
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, ReplicaReport, StartOption, StorageInfo,
     StorageReport, StoreEvent, VolumeReport,
@@ -38,17 +37,20 @@ impl Store {
         events: mpsc::Sender<StoreEvent>,
     ) -> Result<Self, StoreError> {
         let shared = StoreShared::alone(config.write_memory);
-        Ok(Self(startup::open(config, events, shared).await?))
+        Self::open_sharing(config, events, shared, None).await
     }
 
     /// [`open`](Self::open) as one of several stores in this process, which have disks, memory and
-    /// the space of file systems together. The `write_memory` of `config` has no effect then.
+    /// the space of file systems together, and whose finalized replicas are protected. The
+    /// `write_memory` of `config` has no effect then.
     pub async fn open_sharing(
         config: StoreConfig,
         events: mpsc::Sender<StoreEvent>,
         shared: StoreShared,
+        protection: Option<StoreProtection>,
     ) -> Result<Self, StoreError> {
-        Ok(Self(startup::open(config, events, shared).await?))
+        let state = startup::open(config, events, shared, protection).await?;
+        Ok(Self(state))
     }
 
     /// Uuid of this datanode; made up and kept when all volumes are new.
@@ -185,11 +187,6 @@ impl Store {
         shutdown::disk_stats(&self.0)
     }
 
-    /// What there is of parity; `None` when none is configured.
-    pub fn parity_status(&self) -> Option<ParityStatus> {
-        self.0.parity.as_ref().map(|parity| parity.status())
-    }
-
     /// New replicas go to the volumes at `paths` only when no other has room; until the next call.
     pub fn avoid_volumes(&self, paths: &[&Path]) {
         report::avoid(&self.0, paths);
@@ -245,13 +242,6 @@ impl Store {
         for volume in self.0.volumes() {
             volume.unlock();
         }
-    }
-
-    /// One round of parity, from its beginning to its end.
-    #[cfg(test)]
-    pub(crate) async fn parity_round(&self) -> Result<(), crate::parity::ParityEnded> {
-        let parity = self.0.parity.as_ref().expect("configured");
-        parity.round().await
     }
 
     /// Deletes wait from now on.

@@ -428,7 +428,7 @@ pub enum StoreEvent {
         /// Where.
         storage: StorageInfo,
     },
-    /// A replica has right files again, whatever was told of it before: it was decoded from parity.
+    /// A replica has right files again, whatever was told of it before: it was decoded.
     Mended {
         /// The block.
         block: ExtendedBlock,

@@ -39,7 +39,7 @@ pub fn all(host: &dyn WebHost) -> Vec<Bean> {
         of.rate("DataFileIoRate", rate(both));
         of.bean(&format!("DataNodeVolume-{path}"))
     }));
-    beans.extend(host.store().parity_status().map(|status| parity(&status)));
+    beans.extend(host.parity().map(|status| parity(&status)));
     beans
 }
 

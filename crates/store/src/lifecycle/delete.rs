@@ -15,7 +15,6 @@ use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt as _;
 use hayloft_io::{DataFiles, IoClass, IoError, IoErrorKind, IoOp};
-use hayloft_parity::MemberChange;
 use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
@@ -27,7 +26,7 @@ use crate::layout::names;
 use crate::lifecycle::exclusive::{Stopped, stop_writer};
 use crate::lifecycle::volume_failure::examine;
 use crate::locks;
-use crate::parity;
+use crate::protection::ReplicaChange;
 use crate::replica::block_pool::Pool;
 use crate::replica::live::directory;
 use crate::replica::{ReplicaDir, Slot};
@@ -155,6 +154,21 @@ pub async fn discard(
     discard_files(inner, pool, &slice, place, slot.block(id), tell).await
 }
 
+/// What protects replicas keeps what it needs of the data that is about to leave its place.
+async fn before_change(
+    inner: &Arc<StoreState>,
+    (slice, place): (&BlockPoolSlice, ReplicaDir),
+    id: i64,
+) {
+    if let Some(protection) = &inner.protection {
+        let data = directory(slice, place, id).join(names::data_name(id));
+        let (at, change) = ((id, &slice.volume), ReplicaChange::Gone);
+        protection
+            .before_change(inner, &slice.pool, at, data, change)
+            .await;
+    }
+}
+
 /// Takes the files of a replica out of the way that is no longer in the map; to the trash while a
 /// rolling upgrade runs.
 pub async fn discard_files(
@@ -170,9 +184,7 @@ pub async fn discard_files(
         examine(inner, &slice.volume, e)
     };
     if place != ReplicaDir::Temporary {
-        let data = directory(slice, place, block.id).join(names::data_name(block.id));
-        let at = (block.id, &slice.volume);
-        parity::before_change(inner, pool.id(), at, data, MemberChange::Gone).await;
+        before_change(inner, (slice, place), block.id).await;
     }
     if let Some(trash) = trash::trash_for(pool, slice, place, block.id).filter(|_| tell)
         && let Some(bytes) = trash::to_trash(slice, place, block, trash)

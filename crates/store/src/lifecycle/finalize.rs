@@ -7,7 +7,6 @@ use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::StoreError;
 use crate::lifecycle::volume_failure::examine;
-use crate::parity;
 use crate::replica::block_pool::Pool;
 use crate::replica::files;
 use crate::replica::reference::reference_of;
@@ -94,7 +93,9 @@ pub async fn finalize_live(
             "{block} was deleted, or a better replica of it was found, while it was finalized"
         )));
     }
-    parity::finalized(inner, live, done.len);
+    if let Some(protection) = &inner.protection {
+        protection.finalized(live, done.len);
+    }
     if live.status().sync_failed {
         // Bytes of it did not reach the disk, whatever the page cache still has.
         let storage = live.slice.volume.info.clone();

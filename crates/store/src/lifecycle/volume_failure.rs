@@ -15,7 +15,6 @@ use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::names::{self, ReplicaFile};
 use crate::locks;
-use crate::parity;
 use crate::replica::{Gone, Slot};
 use crate::state::StoreState;
 use crate::types::{FailedVolume, FailureSummary, StoreEvent};
@@ -97,14 +96,15 @@ async fn give_up(inner: &Arc<StoreState>, volume: &Arc<Volume>, places: usize) {
     };
     let minutes = inner.config.errors.window.as_secs().div_ceil(60);
     // What can be read of it is worth more than nothing.
-    let spare = inner.parity.is_none() || parity::can_do_without(inner, volume);
-    if spare && tolerated(inner.config.tolerated_failures(), healthy, failed) {
+    let protection = inner.protection.as_ref();
+    let spare = protection.is_none_or(|p| p.can_do_without(inner, volume));
+    if spare && tolerated(inner.tolerated_failures(), healthy, failed) {
         let reason = format!("errors in {places} places within {minutes} minutes");
         fail_in_turn(inner, volume, &reason, turn).await;
     } else if !volume.errors.is_told.swap(true, Ordering::Relaxed) {
         error!(volume = %volume.root.display(), places, minutes, "the disk has too many errors, \
             and the node may not go on without it (dfs.datanode.failed.volumes.tolerated, or data \
-            without parity): it is served as far as it can be read. Exchange the disk");
+            without protection): it is served as far as it can be read. Exchange the disk");
     }
 }
 
@@ -231,7 +231,9 @@ async fn leave_service(
 /// Does and tells what follows from the failure of a volume.
 async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     let (inner, volume) = (&inner, &volume);
-    parity::keep_serving(inner, volume);
+    if let Some(protection) = &inner.protection {
+        protection.volume_failed(inner, volume);
+    }
     remove_from_service(inner, volume);
     let Leaving { mut lost, closed } = leave(inner, volume, true);
     let until = tokio::time::Instant::now() + SOON;
@@ -249,7 +251,7 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
         });
         (volumes.healthy.len(), volumes.failed.len())
     };
-    let fatal = !tolerated(inner.config.tolerated_failures(), healthy, failed);
+    let fatal = !tolerated(inner.tolerated_failures(), healthy, failed);
     warn!(volume = %volume.root.display(), healthy, failed, fatal, "replicas of the failed volume \
         are no longer served");
     inner
@@ -273,7 +275,9 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
 /// longer than a check of it may take, nor when the node stops. Closing a file writes what it has,
 /// and the disk may give no answer. Whether it is given up.
 pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
-    parity::volume_left(inner, volume);
+    if let Some(protection) = &inner.protection {
+        protection.volume_left(volume);
+    }
     remove_from_service(inner, volume);
     let Leaving { lost, closed } = leave(inner, volume, true);
     send_lost_later(inner, volume, lost);

@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hayloft_io::{IoError, IoErrorKind, IoOp};
-use hayloft_parity::{GroupFile, KeepData, MemberChange, MemberState, PARITY_DIR};
+use hayloft_parity::{GroupFile, KeepData, MemberChange, MemberState, PARITY_DIR, UnitRef};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
 use super::Parity;
 use super::recent::RecentKey;
-use super::volumes::{UnitPlace, kept_file};
+use super::volumes::kept_file;
 use crate::error::StoreError;
 use crate::layout::dirs::make_dir;
 use crate::locks;
@@ -26,15 +26,13 @@ use crate::volume::{BlockPoolSlice, Volume};
 /// before that file leaves its place or is cut. Where that fails, the unit is lost and the change
 /// goes on: a client does not wait for parity.
 pub async fn before_change(
+    parity: &Parity,
     store: &Arc<StoreState>,
     pool: &PoolId,
     (id, volume): (i64, &Arc<Volume>),
     data: std::path::PathBuf,
     change: MemberChange,
 ) {
-    let Some(parity) = &store.parity else {
-        return;
-    };
     let storage = &volume.info.id;
     parity.recent.forget(&RecentKey {
         storage: Arc::clone(storage),
@@ -57,10 +55,7 @@ pub async fn before_change(
             continue;
         }
         if let Err(error) = keep_data(volume, &data, file, kept).await {
-            let place = UnitPlace {
-                store: Arc::clone(store),
-                volume: Arc::clone(volume),
-            };
+            let place = parity.place_on(store, volume);
             if error.kind() != IoErrorKind::NotFound {
                 let refusal = StoreError::io("keeping data of a parity group", error.clone());
                 parity.note_refusal(&place, &refusal);
@@ -120,25 +115,22 @@ fn copy_data(from: &Path, to: &Path, covered: u64) -> std::io::Result<()> {
 }
 
 /// A client writes: new groups wait.
-pub fn note_write(store: &StoreState) {
-    if let Some(parity) = &store.parity {
-        *locks::lock(&parity.wrote) = Some(Instant::now());
-    }
+pub fn note_write(parity: &Parity) {
+    *locks::lock(&parity.wrote) = Some(Instant::now());
 }
 
 /// What a write of a live replica may leave in memory for its group: `data`, whose memory others
 /// wait for. `None` where it is of no use: without a budget, or when the page cache has it.
-pub fn keep_written(store: &StoreState, live: &LiveReplica, data: &[Bytes]) -> Option<Vec<Bytes>> {
+pub fn keep_written(parity: &Parity, live: &LiveReplica, data: &[Bytes]) -> Option<Vec<Bytes>> {
     let volume = &live.slice.volume;
     let around = !volume.engine.capabilities().page_cache;
-    let wanted = store.parity.as_ref().is_some_and(|p| p.recent.is_on());
+    let wanted = parity.recent.is_on();
     let lasting = !volume.info.storage_type.is_transient();
     (wanted && around && lasting).then(|| data.to_vec())
 }
 
 /// A live replica has got `data` at `offset`.
-pub fn written(store: &StoreState, live: &LiveReplica, offset: u64, data: &[Bytes]) {
-    let Some(parity) = &store.parity else { return };
+pub fn written(parity: &Parity, live: &LiveReplica, offset: u64, data: &[Bytes]) {
     let expected = {
         let status = live.status();
         status.expected_len.max(status.bytes_on_disk)
@@ -148,12 +140,10 @@ pub fn written(store: &StoreState, live: &LiveReplica, offset: u64, data: &[Byte
 }
 
 /// A replica was finalized with `len` bytes.
-pub fn finalized(store: &StoreState, live: &LiveReplica, len: u64) {
-    if let Some(parity) = &store.parity {
-        let key = recent_key(&live.slice, live.id);
-        parity.recent.finalized(&key, len);
-        parity.wake.notify_one();
-    }
+pub fn finalized(parity: &Parity, live: &LiveReplica, len: u64) {
+    let key = recent_key(&live.slice, live.id);
+    parity.recent.finalized(&key, len);
+    parity.wake.notify_one();
 }
 
 /// What a replica is called in memory.
@@ -166,9 +156,11 @@ pub fn recent_key(slice: &BlockPoolSlice, id: i64) -> RecentKey {
 }
 
 impl Parity {
-    /// Whether a replica on a volume is in a group that protects all of it.
-    pub fn covers(&self, pool: &PoolId, id: i64, storage: &str, len: u64) -> bool {
+    /// The unit of a replica on a volume that is in a group which protects all of it.
+    pub fn covers(&self, pool: &PoolId, id: i64, storage: &str, len: u64) -> Option<UnitRef> {
         let cover = self.table().cover(pool, id, storage);
-        cover.is_some_and(|(_, covered)| covered == len)
+        cover
+            .filter(|(_, covered)| *covered == len)
+            .map(|(unit, _)| unit)
     }
 }

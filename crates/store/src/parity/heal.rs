@@ -17,12 +17,13 @@ use tracing::{debug, info, warn};
 use super::decode::UnitReader;
 use super::encode::STRIDE;
 use super::volumes::{UnitPlace, answer, stamp};
-use super::{Damage, ENCODING, Parity};
+use super::{ENCODING, Parity};
 use crate::background::suspects;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::make_dir;
 use crate::lifecycle::volume_failure::{LACKING, examine};
 use crate::locks;
+use crate::protection::Damage;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
 use crate::replica::{FinalReplica, Slot};
@@ -63,43 +64,58 @@ impl Default for Healing {
 /// told the NameNode of the old ones. One that cannot be decoded is told as corrupt, or looked at
 /// first where damage is only suspected. In the background: the caller may have the right to the
 /// block.
-pub fn heal(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo, damage: Damage) {
-    let Some(claim) = claim(store, &block, &storage) else {
+pub fn heal(
+    parity: &Arc<Parity>,
+    store: &Arc<StoreState>,
+    block: ExtendedBlock,
+    storage: StorageInfo,
+    damage: Damage,
+) {
+    let Some(claim) = claim(parity, &block, &storage) else {
         return;
     };
-    let store = Arc::clone(store);
+    let (parity, store) = (Arc::clone(parity), Arc::clone(store));
     let found = finalized(&store, &block, &storage).map(|found| found.2);
     store.tasks.clone().spawn(async move {
         let healed = async {
             match &claim {
                 Claim::Full => Err(StoreError::not_found("too many wait to be mended")),
-                Claim::Mine(_) => heal_in_turn(&store, &block, &storage).await,
+                Claim::Mine(_) => heal_in_turn(&parity, &store, &block, &storage).await,
             }
         };
         let healed = while_there(&store, &storage, healed).await;
-        claim.release(&store);
+        claim.release(&parity);
         if let Some(healed) = healed {
-            tell(&store, block, storage, (damage, found, healed)).await;
+            tell(&parity, &store, (block, storage), (damage, found, healed)).await;
         }
     });
 }
 
 /// The same for a scrub, to its end, where a replica is certainly damaged. One that was decoded and
 /// cannot be written anew, for lack of room, is left to the background.
-pub async fn mend_or_tell(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo) {
-    let Some(claim) = claim(store, &block, &storage) else {
+pub async fn mend_or_tell(
+    parity: &Arc<Parity>,
+    store: &Arc<StoreState>,
+    block: ExtendedBlock,
+    storage: StorageInfo,
+) {
+    let Some(claim) = claim(parity, &block, &storage) else {
         return;
     };
     let found = finalized(store, &block, &storage).map(|found| found.2);
-    let healed = while_there(store, &storage, heal_once(store, &block, &storage)).await;
-    claim.release(store);
+    let once = heal_once(parity, store, &block, &storage);
+    let healed = while_there(store, &storage, once).await;
+    claim.release(parity);
     match healed {
         None => {}
         Some(Err(error)) if error.io_error().is_some() => {
             debug!(%block, %error, "a damaged replica is mended later");
-            heal(store, block, storage, Damage::Certain);
+            heal(parity, store, block, storage, Damage::Certain);
         }
-        Some(healed) => tell(store, block, storage, (Damage::Certain, found, healed)).await,
+        Some(healed) => {
+            let outcome = (Damage::Certain, found, healed);
+            tell(parity, store, (block, storage), outcome).await;
+        }
     }
 }
 
@@ -111,19 +127,16 @@ enum Claim {
 }
 
 impl Claim {
-    fn release(self, store: &StoreState) {
-        if let (Self::Mine(damaged), Some(parity)) = (self, &store.parity) {
+    fn release(self, parity: &Parity) {
+        if let Self::Mine(damaged) = self {
             locks::lock(&parity.healing.waiting).remove(&damaged);
         }
     }
 }
 
 /// Claims a replica; `None` when another task mends it already.
-fn claim(store: &StoreState, block: &ExtendedBlock, storage: &StorageInfo) -> Option<Claim> {
+fn claim(parity: &Parity, block: &ExtendedBlock, storage: &StorageInfo) -> Option<Claim> {
     let damaged = (Arc::clone(&storage.id), block.pool.clone(), block.block.id);
-    let Some(parity) = &store.parity else {
-        return Some(Claim::Mine(damaged));
-    };
     let mut waiting = locks::lock(&parity.healing.waiting);
     if waiting.len() >= WAITING_MAX {
         return Some(Claim::Full);
@@ -153,17 +166,15 @@ async fn while_there<T>(
 /// Tells what became of a damaged replica, which was `found`. Another one that took its place is
 /// looked at anew.
 async fn tell(
+    parity: &Parity,
     store: &Arc<StoreState>,
-    block: ExtendedBlock,
-    storage: StorageInfo,
+    (block, storage): (ExtendedBlock, StorageInfo),
     (damage, found, healed): (Damage, Option<FinalReplica>, Result<(), StoreError>),
 ) {
     let event = match healed {
         Ok(()) => {
             info!(%block, "a damaged replica was decoded anew from its parity group");
-            if let Some(parity) = &store.parity {
-                parity.note_mended(&block);
-            }
+            parity.note_mended(&block);
             let Some((pool, _, now)) = finalized(store, &block, &storage) else {
                 return;
             };
@@ -182,9 +193,7 @@ async fn tell(
                 suspects::mark_suspect(store, &block);
                 return;
             }
-            if let Some(parity) = &store.parity {
-                parity.note_damaged(&block, &storage);
-            }
+            parity.note_damaged(&block, &storage);
             StoreEvent::Corrupt { block, storage }
         }
     };
@@ -195,20 +204,18 @@ async fn tell(
 /// Mends a damaged replica as soon as its groups are known, again and again while its volume has
 /// no room for it: until then readers get what is decoded.
 async fn heal_in_turn(
+    parity: &Arc<Parity>,
     store: &Arc<StoreState>,
     block: &ExtendedBlock,
     storage: &StorageInfo,
 ) -> Result<(), StoreError> {
-    let Some(parity) = &store.parity else {
-        return Err(not_covered(block));
-    };
     let deadline = Instant::now() + parity.config.others_within + GROUPS_WAIT;
     while !parity.is_ready() && Instant::now() < deadline {
         tokio::time::sleep(GROUPS_POLL).await;
     }
     loop {
         let turn = parity.healing.turns.acquire().await;
-        let healed = heal_once(store, block, storage).await;
+        let healed = heal_once(parity, store, block, storage).await;
         drop(turn);
         match healed {
             // What the process lacks says nothing of the replica: it may be mended yet.
@@ -231,7 +238,11 @@ async fn heal_in_turn(
 }
 
 /// Mends a damaged replica for a caller who waits for it; whether it did.
-pub async fn heal_now(store: &Arc<StoreState>, block: &ExtendedBlock) -> bool {
+pub async fn heal_now(
+    parity: &Arc<Parity>,
+    store: &Arc<StoreState>,
+    block: &ExtendedBlock,
+) -> bool {
     let pool = store.pool(&block.pool).ok();
     let slot = pool.as_ref().and_then(|pool| pool.map.get(block.block.id));
     let (Some(pool), Some(Slot::Finalized(replica))) = (pool, slot) else {
@@ -246,16 +257,11 @@ pub async fn heal_now(store: &Arc<StoreState>, block: &ExtendedBlock) -> bool {
         replica.generation_stamp,
         replica.len,
     ));
-    let healed = heal_once(store, &here, &storage).await;
+    let healed = heal_once(parity, store, &here, &storage).await;
     let done = healed.is_ok();
     if done {
-        tell(
-            store,
-            here,
-            storage,
-            (Damage::Certain, Some(replica), healed),
-        )
-        .await;
+        let outcome = (Damage::Certain, Some(replica), healed);
+        tell(parity, store, (here, storage), outcome).await;
     }
     done
 }
@@ -280,13 +286,12 @@ fn finalized(
 }
 
 async fn heal_once(
+    parity: &Arc<Parity>,
     store: &Arc<StoreState>,
     block: &ExtendedBlock,
     storage: &StorageInfo,
 ) -> Result<(), StoreError> {
     let id = block.block.id;
-    let parity = store.parity.as_ref();
-    let parity = parity.ok_or_else(|| not_covered(block))?;
     let found = finalized(store, block, storage);
     let (pool, slice, replica) = found.ok_or_else(|| not_covered(block))?;
     let cover = parity.table().cover(pool.id(), id, &storage.id);
@@ -322,10 +327,7 @@ async fn heal_once(
         .map_err(|e| examine(store, &slice.volume, e))?;
     // Readers that kept the damaged files open let go of them.
     let _ = pool.put(id, Slot::Finalized(replica));
-    let place = UnitPlace {
-        store: Arc::clone(store),
-        volume: Arc::clone(&slice.volume),
-    };
+    let place = parity.place_on(store, &slice.volume);
     if let Ok(Some(stamp)) = stamp(&(&place).into(), &old.data(), ENCODING).await {
         parity.note_stamp(unit, replica.generation_stamp, stamp);
     }
@@ -343,10 +345,7 @@ pub async fn decode_pair(
     let reader = UnitReader::open(parity, unit, class).await?;
     let unique = slice.delete_sequence.fetch_add(1, Ordering::Relaxed);
     let copy = like.at(slice.paths.tmp().join(format!("parity-{unique}")));
-    let place = UnitPlace {
-        store: Arc::clone(store),
-        volume: Arc::clone(&slice.volume),
-    };
+    let place = parity.place_on(store, &slice.volume);
     let outcome = write_pair(&reader, (&place, slice), &copy, class).await;
     if let Err(error) = outcome {
         remove_scratch(slice, copy.dir.clone()).await;

@@ -15,7 +15,6 @@ use tracing::{debug, info};
 use super::rounds::BYTES_AT_A_TIME;
 use super::volumes::{UnitPlace, answer};
 use super::{Parity, ParityEnded};
-use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 use crate::state::StoreState;
 use crate::volume::Volume;
@@ -53,30 +52,16 @@ impl Keeping {
     }
 }
 
-/// Has `choose` find room after `error` said that there is none: what is kept of deleted replicas
-/// goes, as much as it takes.
-///
-/// # Errors
-/// `error`, when nothing that is kept would do; those of `choose`.
-pub async fn make_room<T>(
+/// What is kept of deleted replicas goes from volumes of a type, until there is `enough` room.
+pub async fn make_room(
+    parity: &Parity,
     store: &StoreState,
     kind: StorageType,
-    error: StoreError,
-    choose: impl Fn() -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    let Some(parity) = &store.parity else {
-        return Err(error);
-    };
+    enough: &mut (dyn FnMut() -> bool + Send),
+) {
     let mut volumes = store.volumes();
     volumes.retain(|volume| volume.info.storage_type == kind);
-    let mut chosen = Err(error);
-    let enough = || {
-        chosen = choose();
-        let full = |e: &StoreError| e.kind() == StoreErrorKind::OutOfSpace;
-        !chosen.as_ref().is_err_and(full)
-    };
     parity.free_until(&volumes, enough).await;
-    chosen
 }
 
 impl Parity {

@@ -18,7 +18,7 @@ use hayloft_wire::ids::PoolId;
 use tracing::{debug, info};
 
 use super::Parity;
-use super::degraded::{DegradedReplica, back_again, keep_degraded};
+use super::degraded::{back_again, decoded_as, keep_degraded};
 use super::encode::STRIDE;
 use super::listing::Listed;
 use super::unattended::open_source;
@@ -27,15 +27,13 @@ use crate::error::StoreError;
 use crate::locks;
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
+use crate::replica::degraded::DegradedReplica;
 use crate::state::StoreState;
 use crate::types::{StorageInfo, StoreEvent};
 
 /// The replicas of a pool are in the map, those of a volume that joined too: takes in the groups
 /// that lie on the volumes.
-pub async fn pool_loaded(store: &Arc<StoreState>, pool: &Arc<Pool>) {
-    let Some(parity) = &store.parity else {
-        return;
-    };
+pub async fn pool_loaded(parity: &Arc<Parity>, store: &Arc<StoreState>, pool: &Arc<Pool>) {
     // Once all stores were there the earlier lists are gone: all volumes are listed then.
     let settled = parity.settled.load(Ordering::Relaxed);
     let places = parity.places().into_iter();
@@ -59,7 +57,7 @@ pub async fn pool_loaded(store: &Arc<StoreState>, pool: &Arc<Pool>) {
         }
     }
     parity.clean_soon();
-    pool.parity_known.store(true, Ordering::Release);
+    pool.protection_known.store(true, Ordering::Release);
     let _ = parity.first_known.set(Instant::now());
     let (parity, store) = (Arc::clone(parity), Arc::clone(store));
     store.tasks.clone().spawn(async move {
@@ -344,7 +342,7 @@ fn degrade_missing(
                         id: Arc::clone(&member.storage),
                         storage_type: config.storage_type,
                     },
-                    unit: at,
+                    unit: decoded_as(at),
                 };
                 degraded.push((member.block_id, replica));
             }

@@ -9,33 +9,36 @@ use hayloft_wire::ids::ExtendedBlock;
 use tokio::sync::OnceCell;
 use tracing::debug;
 
+use super::Parity;
 use super::decode::UnitReader;
 use super::heal::heal;
-use super::{Damage, Parity};
+use crate::protection::Damage;
 use crate::state::StoreState;
 use crate::types::StorageInfo;
 
 /// Decodes ranges of one replica that its group has all of. Opens nothing before it is asked.
 #[derive(Debug)]
-pub struct Mender {
+pub struct UnitMender {
+    parity: Arc<Parity>,
     store: Arc<StoreState>,
     block: ExtendedBlock,
     storage: StorageInfo,
     unit: OnceCell<UnitReader>,
 }
 
-impl Mender {
+impl UnitMender {
     /// Of a finalized replica with all of `block`; `None` when no group has it.
     pub fn of(
+        parity: &Arc<Parity>,
         store: &Arc<StoreState>,
         block: &ExtendedBlock,
         storage: &StorageInfo,
     ) -> Option<Box<Self>> {
-        let parity = store.parity.as_ref()?;
         let (id, len) = (block.block.id, block.block.num_bytes);
         let covered = parity.covers(&block.pool, id, &storage.id, len);
-        covered.then(|| {
+        covered.is_some().then(|| {
             Box::new(Self {
+                parity: Arc::clone(parity),
                 store: Arc::clone(store),
                 block: block.clone(),
                 storage: storage.clone(),
@@ -45,7 +48,7 @@ impl Mender {
     }
 
     async fn unit(&self) -> Option<&UnitReader> {
-        let parity: &Arc<Parity> = self.store.parity.as_ref()?;
+        let parity = &self.parity;
         let open = || async {
             let id = self.block.block.id;
             let cover = parity
@@ -90,6 +93,7 @@ impl Mender {
     /// The replica is to be mended.
     pub fn found(&self, damage: Damage) {
         heal(
+            &self.parity,
             &self.store,
             self.block.clone(),
             self.storage.clone(),

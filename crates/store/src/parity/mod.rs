@@ -26,6 +26,7 @@
 //! | `unattended`, `looks` | units in directories of nodes that do not run here |
 //! | `damaged` | replicas that no group can mend |
 //! | `kept` | what is kept of deleted replicas makes room |
+//! | `protects` | what the store asks of it |
 //!
 //! One [`Parity`] serves all stores of a process. It never holds its table across I/O.
 
@@ -41,6 +42,7 @@ mod load;
 mod looks;
 mod members;
 mod mender;
+mod protects;
 mod rebuild;
 mod recent;
 mod records;
@@ -71,25 +73,14 @@ use crate::locks;
 use crate::state::StoreState;
 
 #[cfg(test)]
-pub use changes::recent_key;
-pub use changes::{before_change, finalized, keep_written, note_write, written};
-pub use degraded::{
-    Damage, DegradedReplica, append_reports, append_storages, can_do_without, forget_degraded,
-    keep_serving, open_degraded, open_instead, reference_degraded, volume_left,
-};
-pub use heal::{heal, heal_now};
-pub use kept::make_room;
-pub use load::pool_loaded;
-pub use mender::Mender;
-pub use rebuild::rebuild_first;
-pub use records::pool_removed;
+pub use changes::{before_change, recent_key};
+#[cfg(test)]
+pub use heal::heal;
+pub use protects::ParityProtection;
 pub use requests::ParityRequest;
 #[cfg(test)]
 pub use requests::answer_status;
-pub use rounds::start;
 pub use status::{LackingParityGroup, ParityStatus, VolumeParity};
-pub use unattended::store_ended;
-pub use unreadable::search_units;
 
 /// The class of encoding: no client waits for it.
 const ENCODING: IoClass = IoClass::Balancer;
@@ -204,7 +195,7 @@ pub struct Parity {
     /// Damaged replicas that no group can mend.
     damaged: Mutex<damaged::DamagedReplicas>,
     /// Volumes that take no files of groups for a while.
-    troubles: Mutex<troubles::Troubles>,
+    troubles: Arc<troubles::Troubles>,
     /// Directories of nodes that do not run here.
     unattended: RwLock<unattended::UnattendedDirs>,
     /// Since when groups have kept data of deleted replicas.
@@ -278,7 +269,9 @@ pub async fn decode_for_test(parity: &Arc<Parity>, unit: hayloft_parity::UnitRef
 /// Whether a store has its pools, and their groups are known.
 fn knows(store: &StoreState) -> bool {
     let pools = store.pools();
-    let known = pools.iter().all(|p| p.parity_known.load(Ordering::Acquire));
+    let known = pools
+        .iter()
+        .all(|p| p.protection_known.load(Ordering::Acquire));
     known && !pools.is_empty()
 }
 
@@ -310,7 +303,7 @@ impl Parity {
             waiting: Mutex::default(),
             unprotected: Mutex::default(),
             damaged: Mutex::default(),
-            troubles: Mutex::default(),
+            troubles: Arc::new(troubles::Troubles::new(config.answer)),
             unattended: RwLock::default(),
             kept_since: Mutex::default(),
             unlisted: Mutex::default(),

@@ -9,7 +9,7 @@ use hayloft_wire::ids::{ExtendedBlock, StorageType};
 use tracing::{info, warn};
 
 use super::decode::UnitReader;
-use super::degraded::DegradedReplica;
+use super::degraded::unit_of;
 use super::heal::{decode_pair, write_unit};
 use super::volumes::{UnitPlace, answer, parity_file, stamp, storage_of, unit_len};
 use super::{ENCODING, Parity, ParityEnded, ParityStep, REBUILDING, status};
@@ -18,6 +18,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DIR_MODE;
 use crate::locks;
 use crate::replica::block_pool::Pool;
+use crate::replica::degraded::DegradedReplica;
 use crate::replica::files::Pair;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
@@ -50,10 +51,11 @@ fn is_well(place: &UnitPlace) -> bool {
 /// # Errors
 /// `OutOfSpace`, or of reading the other units.
 pub async fn rebuild_first(
+    parity: &Arc<Parity>,
     store: &Arc<StoreState>,
     block: &ExtendedBlock,
 ) -> Result<(), StoreError> {
-    let (Some(parity), Ok(pool)) = (&store.parity, store.pool(&block.pool)) else {
+    let Ok(pool) = store.pool(&block.pool) else {
         return Ok(());
     };
     let id = block.block.id;
@@ -137,7 +139,7 @@ impl Parity {
         if pool.degraded_replica(id).as_ref() != Some(degraded) {
             return Ok(Ok(()));
         }
-        let unit = degraded.unit;
+        let unit = unit_of(degraded);
         let record = self.table().get(unit.group).map(|g| Arc::clone(&g.record));
         let Some(record) = record else {
             return Err(StoreError::not_found("its parity group is gone"));
@@ -146,10 +148,7 @@ impl Parity {
             s.volume.info.storage_type == degraded.storage.storage_type && !s.volume.is_failed()
         };
         let slices: Vec<_> = pool.slices().into_iter().filter(same).collect();
-        let usable = slices.iter().map(|s| UnitPlace {
-            store: Arc::clone(store),
-            volume: Arc::clone(&s.volume),
-        });
+        let usable = slices.iter().map(|s| self.place_on(store, &s.volume));
         let usable: Vec<UnitPlace> = usable.collect();
         let bytes = footprint(degraded.len, None);
         // A disk with errors is the last choice: what is rebuilt there is soon lost again.
@@ -253,7 +252,7 @@ impl Parity {
         degraded: &DegradedReplica,
     ) -> Result<Result<Pair, ParityEnded>, StoreError> {
         let to = Pair::finalized(&slice.paths, id, degraded.generation_stamp);
-        let copy = decode_pair(self, degraded.unit, (store, slice), &to, REBUILDING).await?;
+        let copy = decode_pair(self, unit_of(degraded), (store, slice), &to, REBUILDING).await?;
         if let Err(ended) = self.step(ParityStep::Decoded) {
             return Ok(Err(ended));
         }

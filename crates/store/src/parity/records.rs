@@ -383,10 +383,7 @@ impl Parity {
 }
 
 /// The directories of a pool are removed for good: so are its groups.
-pub async fn pool_removed(store: &Arc<StoreState>, pool: &PoolId) {
-    let Some(parity) = &store.parity else {
-        return;
-    };
+pub async fn pool_removed(parity: &Parity, store: &Arc<StoreState>, pool: &PoolId) {
     let of_pool: Vec<GroupId> = {
         let table = parity.table();
         let groups = table.iter().filter(|group| group.record.pool == *pool);

@@ -312,7 +312,7 @@ impl Parity {
         let (mut found, mut claimed) = (Vec::new(), Vec::new());
         for store in self.stores() {
             for pool in store.pools() {
-                if !pool.parity_known.load(Ordering::Acquire) {
+                if !pool.protection_known.load(Ordering::Acquire) {
                     continue;
                 }
                 let slices = pool.slices();
@@ -351,10 +351,7 @@ impl Parity {
                     let covered = table.is_covered(pool.id(), id, storage, replica.len);
                     let what = ParityCandidate {
                         covered,
-                        place: UnitPlace {
-                            store: Arc::clone(&store),
-                            volume: Arc::clone(volume),
-                        },
+                        place: self.place_on(&store, volume),
                         pool: Arc::clone(&pool),
                         slice: Arc::clone(slice),
                         id,

@@ -187,7 +187,7 @@ impl Parity {
         };
         warn!(%block, "a replica in a parity group is damaged");
         // Its end is waited for: what cannot be mended is known when the scrub is done.
-        mend_or_tell(&place.store, block, place.volume.info.clone()).await;
+        mend_or_tell(self, &place.store, block, place.volume.info.clone()).await;
         true
     }
 }

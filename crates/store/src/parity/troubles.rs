@@ -2,7 +2,7 @@
 //! tried again after growing pauses. Work goes on beside them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::IoError;
@@ -36,21 +36,32 @@ struct Trouble {
 
 /// The volumes that are left out, by storage, and how many times one was.
 #[derive(Debug, Default)]
-pub struct Troubles(HashMap<Arc<str>, Trouble>, u64);
+struct LeftOut(HashMap<Arc<str>, Trouble>, u64);
 
-impl Parity {
-    /// A file of a group could not be written or removed on a volume: it gets none for a while.
-    pub(super) fn note_refusal(&self, place: &UnitPlace, error: &StoreError) {
-        // What the process lacks says nothing of the volume.
-        if error.kind() == StoreErrorKind::Retry {
-            return;
+/// The volumes that are left out.
+#[derive(Debug)]
+pub struct Troubles {
+    /// A volume that gives no answer for so long is left out.
+    pub answer: Duration,
+    left_out: Mutex<LeftOut>,
+}
+
+impl Troubles {
+    /// None so far.
+    pub fn new(answer: Duration) -> Self {
+        Self {
+            answer,
+            left_out: Mutex::default(),
         }
-        self.note_trouble(place, &error.to_string(), false);
+    }
+
+    fn left_out(&self) -> MutexGuard<'_, LeftOut> {
+        locks::lock(&self.left_out)
     }
 
     /// A volume gives no answer: it is left alone for a while.
     pub(super) fn note_hang(&self, place: &UnitPlace) {
-        let s = self.config.answer.as_secs();
+        let s = self.answer.as_secs();
         self.note_trouble(place, &format!("its disk gave no answer for {s} s"), true);
     }
 
@@ -60,7 +71,7 @@ impl Parity {
         }
         let volume = place.volume.root.display();
         let now = Instant::now();
-        let mut troubles = locks::lock(&self.troubles);
+        let mut troubles = self.left_out();
         let known = troubles.0.get(&place.volume.info.id);
         let left_out = known.filter(|known| !known.over && known.until > now);
         if left_out.is_some_and(|known| known.hangs >= hangs) {
@@ -86,15 +97,27 @@ impl Parity {
             .insert(Arc::clone(&place.volume.info.id), trouble);
         troubles.1 += 1;
     }
+}
+
+impl Parity {
+    /// A file of a group could not be written or removed on a volume: it gets none for a while.
+    pub(super) fn note_refusal(&self, place: &UnitPlace, error: &StoreError) {
+        // What the process lacks says nothing of the volume.
+        if error.kind() == StoreErrorKind::Retry {
+            return;
+        }
+        let reason = error.to_string();
+        self.troubles.note_trouble(place, &reason, false);
+    }
 
     /// How many times a volume was left out.
     pub(super) fn refusals(&self) -> u64 {
-        locks::lock(&self.troubles).1
+        self.troubles.left_out().1
     }
 
     /// All files of a group were written to a volume.
     pub(super) fn note_taken(&self, volume: &Volume) {
-        let known = locks::lock(&self.troubles).0.remove(&volume.info.id);
+        let known = self.troubles.left_out().0.remove(&volume.info.id);
         if known.is_some_and(|known| !known.over) {
             info!(volume = %volume.root.display(), "a volume takes files of parity groups again");
         }
@@ -104,7 +127,7 @@ impl Parity {
     pub(super) async fn try_again(&self) {
         let mut places = self.places();
         places.retain(|place| {
-            let troubles = locks::lock(&self.troubles);
+            let troubles = self.troubles.left_out();
             let trouble = troubles.0.get(&place.volume.info.id);
             trouble.is_some_and(|trouble| !trouble.over && trouble.until <= Instant::now())
         });
@@ -115,7 +138,7 @@ impl Parity {
                 self.refused(place, "writing to the directory of parity groups", error);
                 continue;
             }
-            if let Some(trouble) = locks::lock(&self.troubles).0.get_mut(&place.volume.info.id) {
+            if let Some(trouble) = self.troubles.left_out().0.get_mut(&place.volume.info.id) {
                 trouble.over = true;
             }
             info!(volume = %place.volume.root.display(), "a volume takes files of parity groups \
@@ -137,14 +160,14 @@ impl Parity {
 
     /// Whether files of groups may go to a volume now.
     pub(super) fn takes_files(&self, volume: &Volume) -> bool {
-        let troubles = locks::lock(&self.troubles);
+        let troubles = self.troubles.left_out();
         let trouble = troubles.0.get(&volume.info.id);
         trouble.is_none_or(|trouble| trouble.over || trouble.until <= Instant::now())
     }
 
     /// Whether a volume may be read without waiting for long.
     pub(super) fn answers(&self, volume: &Volume) -> bool {
-        let troubles = locks::lock(&self.troubles);
+        let troubles = self.troubles.left_out();
         let trouble = troubles.0.get(&volume.info.id);
         let left_out = |trouble: &Trouble| !trouble.over && trouble.until > Instant::now();
         trouble.is_none_or(|trouble| !trouble.hangs || !left_out(trouble))
@@ -152,7 +175,7 @@ impl Parity {
 
     /// Why a volume is left out, if it is.
     pub(super) fn refuses(&self, storage: &str) -> Option<String> {
-        let troubles = locks::lock(&self.troubles);
+        let troubles = self.troubles.left_out();
         let trouble = troubles.0.get(storage).filter(|trouble| !trouble.over);
         trouble.map(|trouble| trouble.reason.clone())
     }
@@ -167,7 +190,7 @@ impl Parity {
     /// All are tried again.
     #[cfg(test)]
     pub(crate) fn forgive_volumes(&self) {
-        for trouble in locks::lock(&self.troubles).0.values_mut() {
+        for trouble in self.troubles.left_out().0.values_mut() {
             trouble.until = Instant::now();
         }
         self.clean_soon();

@@ -102,8 +102,7 @@ impl Unattended {
 }
 
 /// A node of the process has ended: what it has on healthy disks serves the groups of the others.
-pub fn store_ended(store: &StoreState) {
-    let Some(parity) = &store.parity else { return };
+pub fn store_ended(parity: &Parity, store: &StoreState) {
     if !super::knows(store) {
         parity.incomplete.store(true, Ordering::Relaxed);
     }

@@ -10,7 +10,6 @@ use super::Parity;
 use super::volumes::storage_of;
 use crate::background::suspects;
 use crate::replica::Slot;
-use crate::state::StoreState;
 use crate::volume::Volume;
 
 /// Units that are looked at at once; of others the next reader tells again.
@@ -54,10 +53,7 @@ impl Parity {
 
 /// Reads parity files and what was kept on a volume, resting after each as many times as long as it
 /// took; how many were bad.
-pub async fn search_units(store: &Arc<StoreState>, volume: &Volume, rests: u32) -> usize {
-    let Some(parity) = &store.parity else {
-        return 0;
-    };
+pub async fn search_units(parity: &Arc<Parity>, volume: &Volume, rests: u32) -> usize {
     let here: Vec<UnitRef> = {
         let table = parity.table();
         let units = table.iter().flat_map(|group| {

@@ -3,13 +3,13 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use hayloft_io::{DeviceId, Engine, IoClass, IoError, IoErrorKind, IoOp, Meta};
 use hayloft_parity::{FileStamp, GroupFile, GroupRecord, MemberState, ParityDisks, TableGroup};
 use hayloft_wire::ids::PoolId;
 
 use super::Parity;
+use super::troubles::Troubles;
 use super::unattended::Unattended;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::Slot;
@@ -24,6 +24,8 @@ pub struct UnitPlace {
     pub store: Arc<StoreState>,
     /// The volume.
     pub volume: Arc<Volume>,
+    /// Volumes that are left out for a while.
+    pub troubles: Arc<Troubles>,
 }
 
 /// What tells disks apart.
@@ -115,10 +117,7 @@ impl Parity {
         for store in self.stores() {
             let volumes = store.volumes().into_iter();
             let healthy = volumes.filter(|volume| !volume.is_failed());
-            places.extend(healthy.map(|volume| UnitPlace {
-                store: Arc::clone(&store),
-                volume,
-            }));
+            places.extend(healthy.map(|volume| self.place_on(&store, &volume)));
         }
         places
     }
@@ -128,8 +127,17 @@ impl Parity {
         self.stores().into_iter().find_map(|store| {
             let volumes = store.volumes();
             let volume = volumes.into_iter().find(|v| *v.info.id == *storage)?;
-            (!volume.is_failed()).then_some(UnitPlace { store, volume })
+            (!volume.is_failed()).then(|| self.place_on(&store, &volume))
         })
+    }
+
+    /// A volume of a store.
+    pub fn place_on(&self, store: &Arc<StoreState>, volume: &Arc<Volume>) -> UnitPlace {
+        UnitPlace {
+            store: Arc::clone(store),
+            volume: Arc::clone(volume),
+            troubles: Arc::clone(&self.troubles),
+        }
     }
 
     /// The disk that a volume lies on.
@@ -174,7 +182,6 @@ pub async fn answer<T>(
     place: &UnitPlace,
     work: impl Future<Output = Result<T, IoError>>,
 ) -> Result<T, IoError> {
-    let within = place.store.config.parity.map(|parity| parity.answer);
     let closed = |text| {
         let root = &place.volume.root;
         Err(IoError::new(IoErrorKind::Closed, IoOp::Other, root, text))
@@ -183,10 +190,8 @@ pub async fn answer<T>(
         biased;
         answer = work => answer,
         () = place.gone() => closed("its volume was given up"),
-        () = tokio::time::sleep(within.unwrap_or(Duration::MAX)) => {
-            if let Some(parity) = &place.store.parity {
-                parity.note_hang(place);
-            }
+        () = tokio::time::sleep(place.troubles.answer) => {
+            place.troubles.note_hang(place);
             closed("its disk gives no answer")
         }
     }

@@ -79,7 +79,9 @@ pub async fn add_pool(
     info!(pool = %pool.id(), replicas, volumes = pool.slices().len(), took_ms,
         "block pool loaded");
     locks::write(&inner.pools).insert(pool.id().clone(), Arc::clone(&pool));
-    crate::parity::pool_loaded(inner, &pool).await;
+    if let Some(protection) = &inner.protection {
+        protection.pool_loaded(inner, &pool).await;
+    }
     remember(inner).await;
     for volume in &volumes {
         crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
@@ -122,7 +124,7 @@ fn bear_refusals(
         .iter()
         .filter(|(volume, outcome)| outcome.is_err() && !volume.is_failed());
     let failed = locks::read(&inner.volumes).failed.len() + newly.count();
-    match tolerated(inner.config.tolerated_failures(), usable, failed) {
+    match tolerated(inner.tolerated_failures(), usable, failed) {
         true => Ok(()),
         false => Err(first.clone()),
     }
@@ -242,7 +244,9 @@ pub async fn remove_pool(
         refuse_with_replicas(inner, id).await?;
     }
     let _ = forget_pool(inner, id).await;
-    crate::parity::pool_removed(inner, id).await;
+    if let Some(protection) = &inner.protection {
+        protection.pool_removed(inner, id).await;
+    }
     let mut first_error = None;
     for volume in inner.volumes() {
         let root = volume.root.join(CURRENT).join(id.as_str());

@@ -1,5 +1,6 @@
 //! Reading one replica.
 
+mod decoded;
 mod open;
 mod rename_guard;
 
@@ -17,7 +18,7 @@ use tracing::debug;
 use crate::background::suspects;
 use crate::error::StoreError;
 use crate::lifecycle::volume_failure::examine;
-use crate::parity::{Damage, Mender};
+use crate::protection::{Damage, DecodedFiles, Mender};
 use crate::state::StoreState;
 use crate::types::StorageInfo;
 use crate::volume::BlockPoolSlice;
@@ -41,8 +42,8 @@ pub struct ReplicaReader {
     last_crc: Option<u32>,
     /// All of it is in its files, and stays as it is.
     whole: bool,
-    /// Decodes what its files have not; `None` when no parity group has all of it.
-    mender: Option<Box<Mender>>,
+    /// Decodes what its files have not; `None` when not all of it is protected.
+    mender: Option<Box<dyn Mender>>,
     own: Own,
     data: Arc<dyn EngineFile>,
     meta: Option<Arc<dyn EngineFile>>,
@@ -52,7 +53,7 @@ pub struct ReplicaReader {
 /// Whose bytes a reader has, and what an error says of the replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
-    /// The replica's; an error makes it suspect, and its parity group may help out.
+    /// The replica's; an error makes it suspect, and its protection may help out.
     Shared,
     /// The replica's and no others.
     Alone,
@@ -75,13 +76,18 @@ struct WantedSums {
 impl ReplicaReader {
     /// A reader of a whole replica that is decoded: `files` are its data and its meta file. `slice`
     /// names a disk for what has none.
-    pub(crate) fn decoded(
+    fn decoded(
         inner: &Arc<StoreState>,
         slice: &Arc<BlockPoolSlice>,
         storage: StorageInfo,
-        (block, checksum): (ExtendedBlock, DataChecksum),
-        (data, meta): (Arc<dyn EngineFile>, Arc<dyn EngineFile>),
+        block: ExtendedBlock,
+        files: DecodedFiles,
     ) -> Self {
+        let DecodedFiles {
+            data,
+            meta,
+            checksum,
+        } = files;
         Self {
             inner: Arc::clone(inner),
             slice: Arc::clone(slice),
@@ -170,7 +176,7 @@ impl ReplicaReader {
         }
     }
 
-    /// Whether a parity group has all of the replica: what is read has to be compared with its
+    /// Whether all of the replica is protected: what is read has to be compared with its
     /// checksums then before anyone gets it, and [`mend`](Self::mend) has the bytes that should be
     /// there.
     #[must_use]
@@ -178,9 +184,9 @@ impl ReplicaReader {
         self.mender.is_some()
     }
 
-    /// A range of whole chunks whose bytes differ from their checksums, decoded from the parity
-    /// group, with checksums that fit; `None` when that cannot be done. The replica is mended in
-    /// the background, or reported.
+    /// A range of whole chunks whose bytes differ from their checksums, decoded from what protects
+    /// it, with checksums that fit; `None` when that cannot be done. The replica is mended in the
+    /// background, or reported.
     pub async fn mend(&self, offset: u64, len: usize) -> Option<(AlignedBuf, Bytes)> {
         let mender = self.mender.as_ref()?;
         mender.found(Damage::Certain);

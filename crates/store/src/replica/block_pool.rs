@@ -9,7 +9,7 @@ use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
-use crate::parity::DegradedReplica;
+use crate::replica::degraded::DegradedReplica;
 use crate::replica::removed_storages::RemovedStorages;
 use crate::replica::{Gone, Latches, ReplicaMap, Slot};
 use crate::types::{PoolSpec, StorageInfo};
@@ -32,8 +32,8 @@ pub struct Pool {
     removed: Mutex<RemovedStorages>,
     /// Replicas of failed disks that are served by decoding. One in `map` takes precedence.
     pub degraded: Mutex<HashMap<i64, DegradedReplica>>,
-    /// The parity groups on all volumes are known: until then no replica counts as unprotected.
-    pub parity_known: AtomicBool,
+    /// Which replicas are protected is known: until then none counts as unprotected.
+    pub protection_known: AtomicBool,
     /// What its NameNode says of a rolling upgrade.
     pub rolling: RollingMode,
 }
@@ -49,7 +49,7 @@ impl Pool {
             slices: RwLock::default(),
             removed: Mutex::default(),
             degraded: Mutex::default(),
-            parity_known: AtomicBool::new(false),
+            protection_known: AtomicBool::new(false),
             rolling: RollingMode::default(),
         }
     }

@@ -198,13 +198,13 @@ impl ReplicaMap {
     }
 
     /// The files of this finalized replica, when they are open.
-    pub fn open_files(&self, id: i64, replica: &FinalReplica) -> Option<OpenFiles> {
+    pub(crate) fn open_files(&self, id: i64, replica: &FinalReplica) -> Option<OpenFiles> {
         self.open.find(id, replica)
     }
 
     /// Keeps the files of a finalized replica open for later readers, unless it has changed
     /// meanwhile.
-    pub fn keep_open(&self, id: i64, replica: FinalReplica, files: OpenFiles) {
+    pub(crate) fn keep_open(&self, id: i64, replica: FinalReplica, files: OpenFiles) {
         let shard = self.shard(id);
         let unchanged = matches!(shard.get(&id), Some(Slot::Finalized(now)) if *now == replica);
         let _forgotten = unchanged.then(|| self.open.keep(id, replica, files));

@@ -1,6 +1,7 @@
 //! Replicas in memory: their states, the map of all of them, and those that are changing.
 
 pub mod block_pool;
+pub mod degraded;
 pub mod files;
 pub mod kept_end;
 pub mod latch;

@@ -195,13 +195,7 @@ impl Node {
     }
 
     async fn writer(&self, id: i64, gs: u64) -> ReplicaWriter {
-        let mut writer = self
-            .store
-            .create_rbw(&block(id, gs, 0), WriteOptions::default())
-            .await
-            .expect("creates");
-        writer.set_checksum(crc32c()).await.expect("header");
-        writer
+        writer(&self.store, id, gs).await
     }
 
     /// A finalized replica of `len` bytes.
@@ -234,6 +228,15 @@ impl Node {
             Err(e) => e.kind(),
         }
     }
+}
+
+/// A writer of a new replica.
+async fn writer(store: &Store, id: i64, gs: u64) -> ReplicaWriter {
+    let block = block(id, gs, 0);
+    let created = store.create_rbw(&block, WriteOptions::default()).await;
+    let mut writer = created.expect("creates");
+    writer.set_checksum(crc32c()).await.expect("header");
+    writer
 }
 
 /// Checks the first `len` bytes; data beyond, up to the end of the chunk, must fit its checksum

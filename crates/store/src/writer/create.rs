@@ -9,7 +9,6 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState, StorageType};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::parity;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
@@ -155,12 +154,17 @@ impl Tried {
         bytes: u64,
     ) -> Result<Arc<BlockPoolSlice>, StoreError> {
         let choose = || inner.choose_slice(pool, storage_type, storage_id, bytes, &self.volumes);
-        let chosen = match choose() {
-            Err(e) if e.kind() == StoreErrorKind::OutOfSpace => {
-                parity::make_room(inner, storage_type, e, choose).await
-            }
-            chosen => chosen,
-        };
+        let is_full = |e: &StoreError| e.kind() == StoreErrorKind::OutOfSpace;
+        let mut chosen = choose();
+        if let Some(protection) = &inner.protection
+            && chosen.as_ref().is_err_and(is_full)
+        {
+            let mut enough = || {
+                chosen = choose();
+                !chosen.as_ref().is_err_and(is_full)
+            };
+            protection.make_room(inner, storage_type, &mut enough).await;
+        }
         chosen.map_err(|none| self.first.take().unwrap_or(none))
     }
 

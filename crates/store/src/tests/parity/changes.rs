@@ -4,7 +4,7 @@ use super::*;
 
 /// Reads the block by decoding only, as if its disk were gone.
 async fn check_decoded(node: &Node, id: i64, len: usize) {
-    let parity = node.store.0.parity.as_ref().expect("configured");
+    let parity = &node.parity;
     let storage = node.store.replica(&pool(), id).expect("there").storage;
     let cover = parity.table().cover(&pool(), id, &storage.id);
     let (unit, covered) = cover.expect("in a group");
@@ -92,7 +92,7 @@ async fn what_may_not_be_kept_is_encoded_around() {
     let shape = shape(2, 1);
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut config = protected(dir.path(), 3, shape);
-    let parity = config.parity.as_mut().expect("configured");
+    let parity = &mut config.parity;
     parity.kept_max = 1000;
     let node = Node::start(dir, 3, config).await;
     put(&node, 1, 50_000).await;

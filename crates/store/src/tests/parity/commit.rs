@@ -81,9 +81,9 @@ async fn a_process_that_ends_at_any_step_leaves_nothing_wrong() {
     ] {
         let node = start(4, shape).await;
         let all = put_all(&node).await;
-        let parity = node.store.0.parity.as_ref().expect("configured");
+        let parity = &node.parity;
         *parity.end_at.lock().expect("not poisoned") = Some(step);
-        node.store.parity_round().await.expect_err("ends");
+        node.parity.round().await.expect_err("ends");
         let node = again(node, shape, false).await;
         let found = status(&node).groups;
         let committed = matches!(step, ParityStep::FirstRecord | ParityStep::Recorded);
@@ -116,9 +116,9 @@ async fn a_group_that_goes_is_gone_whenever_the_process_ends() {
             .invalidate(&pool(), &blocks)
             .await
             .expect("deletes");
-        let parity = node.store.0.parity.as_ref().expect("configured");
+        let parity = &node.parity;
         *parity.end_at.lock().expect("not poisoned") = Some(step);
-        node.store.parity_round().await.expect_err("ends");
+        node.parity.round().await.expect_err("ends");
         let node = again(node, shape, false).await;
         assert_eq!(
             reported(&node),
@@ -140,10 +140,8 @@ async fn without_room_for_parity_replicas_are_as_good_as_without() {
     let shape = shape(2, 1);
     let dir = tempfile::tempdir().expect("temporary directory");
     let faults = Faults::new(1);
-    let config = StoreConfig {
-        faults: Some((dir.path().join("data2"), Arc::clone(&faults))),
-        ..protected(dir.path(), 3, shape)
-    };
+    let mut config = protected(dir.path(), 3, shape);
+    config.faults = Some((dir.path().join("data2"), Arc::clone(&faults)));
     let node = Node::start(dir, 3, config).await;
     let in_parity = |path: &Path| path.components().any(|c| c.as_os_str() == PARITY_DIR);
     let ops = [
@@ -169,7 +167,7 @@ async fn without_room_for_parity_replicas_are_as_good_as_without() {
         check_files(&node, shape);
         faults.clear();
     }
-    let parity = node.store.0.parity.as_ref().expect("configured");
+    let parity = &node.parity;
     parity.forgive();
     round(&node).await;
     round(&node).await;
@@ -181,10 +179,8 @@ async fn without_room_for_parity_replicas_are_as_good_as_without() {
 async fn a_full_first_volume_does_not_keep_the_status_from_operators() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let faults = Faults::new(1);
-    let config = StoreConfig {
-        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
-        ..protected(dir.path(), 3, shape(2, 1))
-    };
+    let mut config = protected(dir.path(), 3, shape(2, 1));
+    config.faults = Some((dir.path().join("data0"), Arc::clone(&faults)));
     let node = Node::start(dir, 3, config).await;
     round(&node).await;
     let full = FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Replace]);
@@ -208,7 +204,7 @@ async fn a_shape_with_more_units_than_disks_is_refused() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let config = protected(dir.path(), 3, shape(3, 1));
     let (sender, _events) = mpsc::channel(10);
-    let error = Store::open(config, sender).await.expect_err("refused");
+    let error = try_open(config, sender).await.expect_err("refused");
     assert_eq!(error.kind(), StoreErrorKind::Incompatible);
     let text = "hayloft.pool.parity: parity 3+1 needs 4 disks and there are 3: lower K+M, or add \
         directories on other disks";

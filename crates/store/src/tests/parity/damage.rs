@@ -152,12 +152,10 @@ async fn a_damaged_member_is_mended_before_it_is_told() {
 #[tokio::test]
 async fn the_block_scanner_mends_what_it_finds() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let config = StoreConfig {
-        scan: ScanConfig {
-            period: Duration::from_secs(3600),
-            bytes_per_second: 1 << 30,
-        },
-        ..protected(dir.path(), 3, shape(2, 1))
+    let mut config = protected(dir.path(), 3, shape(2, 1));
+    config.scan = ScanConfig {
+        period: Duration::from_secs(3600),
+        bytes_per_second: 1 << 30,
     };
     let mut node = Node::start(dir, 3, config).await;
     put(&node, 1, 100_000).await;
@@ -267,10 +265,8 @@ async fn a_bad_sector_is_read_around_and_mended() {
     let shape = shape(2, 1);
     let dir = tempfile::tempdir().expect("temporary directory");
     let faults = Faults::new(1);
-    let config = StoreConfig {
-        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
-        ..protected(dir.path(), 3, shape)
-    };
+    let mut config = protected(dir.path(), 3, shape);
+    config.faults = Some((dir.path().join("data0"), Arc::clone(&faults)));
     let mut node = Node::start(dir, 3, config).await;
     put(&node, 1, 100_000).await;
     put(&node, 2, 90_000).await;
@@ -312,8 +308,14 @@ async fn a_replica_that_took_the_place_of_a_damaged_one_is_not_told() {
     let pool = node.store.0.pool(&pool()).expect("there");
     for id in [1, 2] {
         let replica = node.store.replica(pool.id(), id).expect("there");
-        let damage = crate::parity::Damage::Certain;
-        crate::parity::heal(&node.store.0, replica.block, replica.storage, damage);
+        let damage = crate::protection::Damage::Certain;
+        crate::parity::heal(
+            &node.parity,
+            &node.store.0,
+            replica.block,
+            replica.storage,
+            damage,
+        );
     }
     // Before the first is looked at it is another one.
     let Some(Slot::Finalized(mut now)) = pool.map.get(1) else {

@@ -115,8 +115,8 @@ async fn a_degraded_replica_that_is_changed_is_rebuilt_first() {
     kill_disk(&node, 0).await;
     let (appended, recovered) = (on[0], on[1]);
     // The round in the background is at it too.
-    let store = node.store.clone();
-    let rounds = tokio::spawn(async move { store.parity_round().await });
+    let parity = Arc::clone(&node.parity);
+    let rounds = tokio::spawn(async move { parity.round().await });
     let at = len(appended);
     let wanted = block(appended, 1001, at);
     let append = node.store.append(&wanted, 1002, at);
@@ -233,7 +233,7 @@ async fn a_rebuild_does_not_wait_until_all_is_encoded() {
     let shape = shape(2, 1);
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut config = protected(dir.path(), 4, shape);
-    let parity = config.parity.as_mut().expect("configured");
+    let parity = &mut config.parity;
     parity.turn = Duration::ZERO;
     let node = Node::start(dir, 4, config).await;
     for id in 1..9 {
@@ -242,7 +242,7 @@ async fn a_rebuild_does_not_wait_until_all_is_encoded() {
     round(&node).await;
     assert_eq!(status(&node).groups, 1, "a turn is a group");
     let member = {
-        let parity = node.store.0.parity.as_ref().expect("configured");
+        let parity = &node.parity;
         let table = parity.table();
         table.iter().next().expect("one").record.members[0].block_id
     };
@@ -377,9 +377,9 @@ async fn a_rebuild_that_ends_at_any_step_is_gone_on_with() {
     ] {
         let node = eight(4, shape).await;
         kill_disk(&node, 0).await;
-        let parity = node.store.0.parity.as_ref().expect("configured");
+        let parity = &node.parity;
         *parity.end_at.lock().expect("not poisoned") = Some(step);
-        node.store.parity_round().await.expect_err("ends");
+        node.parity.round().await.expect_err("ends");
         node.store.crash();
         pull(&node, 0);
         let config = protected(node.dir.path(), 4, shape);

@@ -92,13 +92,7 @@ async fn units_of_an_ended_node_that_another_changes_count_no_more() {
     for path in &theirs {
         std::fs::remove_file(path).expect("there");
     }
-    nodes[0]
-        .store
-        .0
-        .parity
-        .as_ref()
-        .expect("configured")
-        .forgive();
+    nodes[0].parity.forgive();
     for _ in 0..4 {
         round(&nodes[0]).await;
     }
@@ -114,17 +108,14 @@ async fn units_of_an_ended_node_that_another_changes_count_no_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rounds_go_on_after_the_store_that_began_them_has_ended() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let shared = StoreShared::new(8 << 20).expecting(2);
+    let shared = Together::new(2);
     let open = async |name: &str| {
         let volume = |n: usize| VolumeConfig::new(dir.path().join(format!("data{n}/{name}")));
-        let mut config = StoreConfig {
-            volumes: (0..3).map(volume).collect(),
-            ..protected(dir.path(), 3, shape(2, 1))
-        };
-        config.parity.as_mut().expect("configured").interval = Duration::from_millis(20);
+        let mut config = protected(dir.path(), 3, shape(2, 1));
+        config.volumes = (0..3).map(volume).collect();
+        config.parity.interval = Duration::from_millis(20);
         let (sender, events) = mpsc::channel(100);
-        let store = Store::open_sharing(config, sender, shared.clone());
-        let store = store.await.expect("opens");
+        let (store, parity) = shared.open(config, sender).await;
         let added = store.add_pool(spec(), StartOption::Regular).await;
         added.expect("loads");
         let dir = tempfile::tempdir().expect("temporary directory");
@@ -132,6 +123,7 @@ async fn rounds_go_on_after_the_store_that_began_them_has_ended() {
             dir,
             volumes: 0,
             store,
+            parity,
             events,
         }
     };
@@ -161,24 +153,22 @@ async fn a_pool_that_one_node_waits_for_stops_no_parity_of_the_others() {
     for node in &nodes {
         node.store.shutdown().await;
     }
-    let shared = StoreShared::new(8 << 20).expecting(2);
+    let shared = Together::new(2);
     let mut opened = Vec::new();
     for name in ["a", "b"] {
         let volume = |n: usize| VolumeConfig::new(dir.path().join(format!("data{n}/{name}")));
-        let mut config = StoreConfig {
-            volumes: (0..3).map(volume).collect(),
-            ..protected(dir.path(), 3, shape(2, 1))
-        };
-        let parity = config.parity.as_mut().expect("configured");
+        let mut config = protected(dir.path(), 3, shape(2, 1));
+        config.volumes = (0..3).map(volume).collect();
+        let parity = &mut config.parity;
         parity.others_within = Duration::from_millis(300);
         let (sender, events) = mpsc::channel(100);
-        let store = Store::open_sharing(config, sender, shared.clone());
-        let store = store.await.expect("opens");
+        let (store, parity) = shared.open(config, sender).await;
         let dir = tempfile::tempdir().expect("temporary directory");
         opened.push(Node {
             dir,
             volumes: 0,
             store,
+            parity,
             events,
         });
     }
@@ -226,18 +216,10 @@ async fn nothing_of_a_node_that_is_configured_no_more_is_called_lost() {
     }
     let before = tree(dir.path(), "b");
     let volume = |n: usize| VolumeConfig::new(dir.path().join(format!("data{n}/a")));
-    let config = StoreConfig {
-        volumes: (0..3).map(volume).collect(),
-        ..protected(dir.path(), 3, shape(2, 1))
-    };
-    let (store, events) = open(config).await;
+    let mut config = protected(dir.path(), 3, shape(2, 1));
+    config.volumes = (0..3).map(volume).collect();
     let lone = tempfile::tempdir().expect("temporary directory");
-    let node = Node {
-        dir: lone,
-        volumes: 0,
-        store,
-        events,
-    };
+    let node = Node::start(lone, 0, config).await;
     for _ in 0..4 {
         round(&node).await;
         let now = status(&node);
@@ -265,7 +247,7 @@ async fn a_directory_whose_disk_does_not_say_what_it_is_counts_yet() {
     };
     round(&nodes[0]).await;
     assert_eq!(unattended(&nodes[0]), 3);
-    let parity = nodes[0].store.0.parity.clone().expect("configured");
+    let parity = Arc::clone(&nodes[0].parity);
     let version = dir.path().join("data0/b/current/VERSION");
     std::fs::remove_file(&version).expect("there");
     std::fs::create_dir(&version).expect("makes");

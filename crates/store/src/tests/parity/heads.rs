@@ -43,7 +43,7 @@ fn inodes(paths: &[PathBuf]) -> Vec<u64> {
 }
 
 fn dropped(node: &Node) -> Vec<i64> {
-    let parity = node.store.0.parity.as_ref().expect("configured");
+    let parity = &node.parity;
     let table = parity.table();
     let members = table.iter().flat_map(|group| &group.record.members);
     let dropped = members.filter(|member| member.dropped);
@@ -65,7 +65,7 @@ async fn a_member_that_leaves_costs_a_small_file_and_not_the_record() {
     assert!(small * 8 < large, "{small} of {large} bytes");
     // Without the disk of what was deleted only the head says that it is.
     let at = {
-        let parity = node.store.0.parity.as_ref().expect("configured");
+        let parity = &node.parity;
         let table = parity.table();
         let group = table.iter().next().expect("one");
         let member = group.record.members.iter().find(|member| member.dropped);
@@ -127,9 +127,9 @@ async fn a_group_leaves_no_head_behind() {
             .invalidate(&pool(), &gone)
             .await
             .expect("deletes");
-        let parity = node.store.0.parity.as_ref().expect("configured");
+        let parity = &node.parity;
         *parity.end_at.lock().expect("not poisoned") = Some(step);
-        node.store.parity_round().await.expect_err("ends");
+        node.parity.round().await.expect_err("ends");
         let node = again(node, shape, false).await;
         assert_eq!(reported(&node), [0_i64; 0], "{step:?}");
         for _ in 0..2 {

@@ -11,7 +11,7 @@ async fn direct(memory: u64) -> Node {
     for volume in &mut config.volumes {
         volume.engine = "direct".into();
     }
-    let parity = config.parity.as_mut().expect("configured");
+    let parity = &mut config.parity;
     parity.memory = memory;
     // Of waiting ones in memory the first to come would go.
     parity.patience = Duration::from_secs(600);
@@ -78,7 +78,7 @@ async fn memory_that_is_not_what_the_checksums_say_is_not_believed() {
     for id in 1..=2 {
         put_expected(&node, id, LEN).await;
     }
-    let parity = node.store.0.parity.as_ref().expect("configured");
+    let parity = &node.parity;
     let pool_here = node.store.0.pool(&pool()).expect("there");
     let volume = node.store.replica(&pool(), 1).expect("there").storage;
     let slices = pool_here.slices();
@@ -115,8 +115,8 @@ async fn a_deleted_replica_leaves_no_memory_behind() {
 }
 
 /// Parity that leaves the disks to clients for a while.
-fn holding(config: &mut StoreConfig, hold: Duration) {
-    let parity = config.parity.as_mut().expect("configured");
+fn holding(config: &mut Protected, hold: Duration) {
+    let parity = &mut config.parity;
     (parity.hold, parity.groups_at_once) = (hold, 4);
     parity.patience = Duration::from_secs(600);
 }
@@ -130,7 +130,7 @@ async fn while_clients_write_new_replicas_wait_until_memory_is_tight() {
         volume.engine = "direct".into();
     }
     // Half of it is four replicas.
-    config.parity.as_mut().expect("configured").memory = 8 << 20;
+    config.parity.memory = 8 << 20;
     let node = Node::start(dir, 4, config).await;
     for id in 1..=2 {
         put_expected(&node, id, LEN).await;

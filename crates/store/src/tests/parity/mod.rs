@@ -20,10 +20,13 @@ mod two_stores;
 
 use super::*;
 
+use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
+
 use hayloft_parity::{GroupFile, PARITY_DIR, ParityDisks, ParityShape};
 use hayloft_wire::ids::ReplicaState;
 
-use crate::parity::ParityStep;
+use crate::parity::{Parity, ParityStep};
 
 /// Bytes of a replica that differ from block to block and from place to place.
 fn content(id: i64, len: usize) -> Vec<u8> {
@@ -50,11 +53,108 @@ fn parity(shape: ParityShape) -> ParityConfig {
     }
 }
 
-fn protected(dir: &Path, volumes: usize, shape: ParityShape) -> StoreConfig {
-    StoreConfig {
-        parity: Some(parity(shape)),
-        check_min_gap: Duration::ZERO,
-        ..config(dir, volumes)
+/// What a node is told, and how its replicas are protected.
+#[derive(Clone)]
+struct Protected {
+    store: StoreConfig,
+    parity: ParityConfig,
+}
+
+impl Deref for Protected {
+    type Target = StoreConfig;
+
+    fn deref(&self) -> &StoreConfig {
+        &self.store
+    }
+}
+
+impl DerefMut for Protected {
+    fn deref_mut(&mut self) -> &mut StoreConfig {
+        &mut self.store
+    }
+}
+
+fn protected(dir: &Path, volumes: usize, shape: ParityShape) -> Protected {
+    Protected {
+        store: StoreConfig {
+            check_min_gap: Duration::ZERO,
+            ..config(dir, volumes)
+        },
+        parity: parity(shape),
+    }
+}
+
+/// Stores of one process, which have their parity together.
+struct Together {
+    shared: StoreShared,
+    stores: usize,
+    parity: OnceLock<Arc<Parity>>,
+}
+
+impl Together {
+    fn new(stores: usize) -> Self {
+        Self {
+            shared: StoreShared::new(8 << 20),
+            stores,
+            parity: OnceLock::new(),
+        }
+    }
+
+    async fn open(
+        &self,
+        config: Protected,
+        events: mpsc::Sender<StoreEvent>,
+    ) -> (Store, Arc<Parity>) {
+        let Protected { store, parity } = config;
+        let parity = self
+            .parity
+            .get_or_init(|| Arc::new(Parity::new(parity, self.stores)));
+        let protection: StoreProtection = Arc::new(ParityProtection(Arc::clone(parity)));
+        let shared = self.shared.clone();
+        let store = Store::open_sharing(store, events, shared, Some(protection)).await;
+        (store.expect("opens"), Arc::clone(parity))
+    }
+}
+
+/// Opens a store of its own.
+async fn try_open(
+    config: Protected,
+    events: mpsc::Sender<StoreEvent>,
+) -> Result<(Store, Arc<Parity>), StoreError> {
+    let Protected { store, parity } = config;
+    let parity = Arc::new(Parity::new(parity, 1));
+    let protection: StoreProtection = Arc::new(ParityProtection(Arc::clone(&parity)));
+    let shared = StoreShared::alone(store.write_memory);
+    let store = Store::open_sharing(store, events, shared, Some(protection)).await?;
+    Ok((store, parity))
+}
+
+/// A node whose replicas are protected.
+struct Node {
+    dir: TempDir,
+    volumes: usize,
+    store: Store,
+    parity: Arc<Parity>,
+    events: mpsc::Receiver<StoreEvent>,
+}
+
+impl Node {
+    async fn start(dir: TempDir, volumes: usize, config: Protected) -> Self {
+        let (sender, events) = mpsc::channel(100);
+        let (store, parity) = try_open(config, sender).await.expect("opens");
+        let added = store.add_pool(spec(), StartOption::Regular).await;
+        added.expect("loads");
+        Self {
+            dir,
+            volumes,
+            store,
+            parity,
+            events,
+        }
+    }
+
+    async fn writer(&self, id: i64, gs: u64) -> ReplicaWriter {
+        writer(&self.store, id, gs).await
     }
 }
 
@@ -121,11 +221,11 @@ async fn check(node: &Node, id: i64, len: usize) {
 }
 
 async fn round(node: &Node) {
-    node.store.parity_round().await.expect("goes on");
+    node.parity.round().await.expect("goes on");
 }
 
 fn status(node: &Node) -> ParityStatus {
-    node.store.parity_status().expect("configured")
+    node.parity.status()
 }
 
 /// Files of groups on all volumes.

@@ -34,10 +34,10 @@ async fn a_disk_that_dies_beside_encoding_has_its_replicas_told_as_lost() {
         let mut node = Node::start(dir, 3, config).await;
         put(&node, 1, 50_000).await;
         put(&node, 2, 60_000).await;
-        let parity = Arc::clone(node.store.0.parity.as_ref().expect("configured"));
+        let parity = Arc::clone(&node.parity);
         // The encoder stays at this step for as long as the disk takes to die.
         *parity.end_at.lock().expect("not poisoned") = Some(step);
-        node.store.parity_round().await.expect_err("ends");
+        node.parity.round().await.expect_err("ends");
         kill_disk(&node, volume_of(&node, 1)).await;
         assert_eq!(lost(&events(&mut node).await), [1], "{step:?}");
         assert_eq!(reported(&node), [2], "{step:?}");
@@ -51,7 +51,7 @@ async fn a_replica_that_is_deleted_as_soon_as_it_is_rebuilt_is_missed_by_its_gro
     put(&node, 1, 50_000).await;
     put(&node, 2, 60_000).await;
     round(&node).await;
-    let parity = Arc::clone(node.store.0.parity.as_ref().expect("configured"));
+    let parity = Arc::clone(&node.parity);
     kill_disk(&node, volume_of(&node, 1)).await;
     // The record waits; the replica is in its place.
     let recording = parity.recording.lock().await;
@@ -109,10 +109,8 @@ async fn a_group_that_cannot_be_told_of_a_rebuilt_replica_gives_way_to_others() 
         shape(2, 1),
     );
     let faults = Faults::new(1);
-    let config = StoreConfig {
-        faults: Some((dir.path().to_owned(), Arc::clone(&faults))),
-        ..protected(dir.path(), 5, shape)
-    };
+    let mut config = protected(dir.path(), 5, shape);
+    config.faults = Some((dir.path().to_owned(), Arc::clone(&faults)));
     let node = Node::start(dir, 5, config).await;
     put(&node, 1, 50_000).await;
     put(&node, 2, 60_000).await;
@@ -151,7 +149,7 @@ async fn data_that_cannot_be_kept_leaves_nothing_behind() {
     let volume = volumes.iter().find(|v| v.info.id == storage.id);
     let at = (1, volume.expect("there"));
     let cut = MemberChange::Cut { len: 10 };
-    crate::parity::before_change(store, &pool(), at, short, cut).await;
+    crate::parity::before_change(&node.parity, store, &pool(), at, short, cut).await;
     check_files(&node, shape);
     assert_eq!(status(&node).kept_bytes, 0);
 }
@@ -168,9 +166,10 @@ async fn wait_for_memory(configured: ParityShape) {
     const DELAY: Duration = Duration::from_millis(200);
     let dir = tempfile::tempdir().expect("temporary directory");
     let faults = Faults::new(1);
-    let config = |root: &Path, shape| StoreConfig {
-        faults: Some((root.join("data1"), Arc::clone(&faults))),
-        ..protected(root, 31, shape)
+    let config = |root: &Path, shape| {
+        let mut config = protected(root, 31, shape);
+        config.faults = Some((root.join("data1"), Arc::clone(&faults)));
+        config
     };
     let before = config(dir.path(), shape(30, 1));
     let node = Node::start(dir, 31, before).await;

@@ -9,10 +9,8 @@ use hayloft_io::{IoError, IoErrorKind, IoOp};
 async fn faulty(shape: ParityShape) -> (Node, Arc<Faults>) {
     let dir = tempfile::tempdir().expect("temporary directory");
     let faults = Faults::new(1);
-    let config = StoreConfig {
-        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
-        ..protected(dir.path(), 4, shape)
-    };
+    let mut config = protected(dir.path(), 4, shape);
+    config.faults = Some((dir.path().join("data0"), Arc::clone(&faults)));
     (Node::start(dir, 4, config).await, faults)
 }
 
@@ -122,12 +120,7 @@ async fn a_volume_that_refuses_is_told_of_and_tried_again() {
         "{now:?}"
     );
     std::fs::remove_file(&in_the_way).expect("there");
-    node.store
-        .0
-        .parity
-        .as_ref()
-        .expect("configured")
-        .forgive_volumes();
+    node.parity.forgive_volumes();
     round(&node).await;
     assert_eq!(row(&status(&node), 0).refuses, None);
     let all = put_some(&node, 13..40).await + 600_000;
@@ -141,11 +134,9 @@ async fn a_volume_that_refuses_is_told_of_and_tried_again() {
 async fn a_disk_that_gives_no_answer_for_parity_holds_nothing_up() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let faults = Faults::new(1);
-    let mut config = StoreConfig {
-        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
-        ..protected(dir.path(), 4, shape(2, 1))
-    };
-    config.parity.as_mut().expect("configured").answer = Duration::from_millis(300);
+    let mut config = protected(dir.path(), 4, shape(2, 1));
+    config.faults = Some((dir.path().join("data0"), Arc::clone(&faults)));
+    config.parity.answer = Duration::from_millis(300);
     let node = Node::start(dir, 4, config).await;
     let hangs = Effect::Delay(Duration::from_secs(3600));
     faults.add(FaultRule::new(hangs).at(in_groups));
@@ -166,12 +157,7 @@ async fn a_disk_that_gives_no_answer_for_parity_holds_nothing_up() {
         "{now:?}"
     );
     faults.clear();
-    node.store
-        .0
-        .parity
-        .as_ref()
-        .expect("configured")
-        .forgive_volumes();
+    node.parity.forgive_volumes();
     round(&node).await;
     assert_eq!(status(&node).protected_bytes, all);
 }
@@ -225,7 +211,7 @@ async fn files_of_a_group_that_cannot_be_removed_go_later() {
     let left = |node: &Node| files(node).iter().any(|(volume, _)| *volume == 0);
     assert!(left(&node), "its disk refuses");
     faults.remove(rule);
-    let parity = node.store.0.parity.as_ref().expect("configured");
+    let parity = &node.parity;
     parity.forgive_volumes();
     round(&node).await;
     assert!(!left(&node), "{:?}", files(&node));
@@ -240,7 +226,7 @@ async fn copies_of_a_record_stay_while_too_few_volumes_take_the_next() {
     let records = |node: &Node| files(node).iter().filter(|(_, f)| is_record(f)).count();
     assert_eq!(records(&node), 2);
     faults.clear();
-    let parity = node.store.0.parity.clone().expect("configured");
+    let parity = Arc::clone(&node.parity);
     let group = parity.table().iter().next().expect("one").record.id;
     // Every volume but one refuses.
     for place in parity.places().iter().skip(1) {
@@ -263,15 +249,13 @@ async fn copies_of_a_record_stay_while_too_few_volumes_take_the_next() {
 async fn a_disk_that_lists_nothing_holds_no_round_up() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let faults = Faults::new(1);
-    let mut config = StoreConfig {
-        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
-        ..protected(dir.path(), 4, shape(2, 1))
-    };
-    config.parity.as_mut().expect("configured").answer = Duration::from_millis(50);
+    let mut config = protected(dir.path(), 4, shape(2, 1));
+    config.faults = Some((dir.path().join("data0"), Arc::clone(&faults)));
+    config.parity.answer = Duration::from_millis(50);
     let node = Node::start(dir, 4, config).await;
     let hangs = Effect::Delay(Duration::from_secs(3600));
     let rule = faults.add(FaultRule::new(hangs).on(&[IoOp::List]));
-    let parity = node.store.0.parity.as_ref().expect("configured");
+    let parity = &node.parity;
     parity.forgive_volumes();
     let soon = tokio::time::timeout(Duration::from_secs(20), round(&node));
     soon.await.expect("the round ends");
@@ -283,11 +267,9 @@ async fn a_disk_that_lists_nothing_holds_no_round_up() {
 async fn what_is_decoded_again_does_not_wait_for_a_disk_that_hangs() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let faults = Faults::new(1);
-    let mut config = StoreConfig {
-        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
-        ..protected(dir.path(), 4, shape(2, 2))
-    };
-    config.parity.as_mut().expect("configured").answer = Duration::from_secs(3);
+    let mut config = protected(dir.path(), 4, shape(2, 2));
+    config.faults = Some((dir.path().join("data0"), Arc::clone(&faults)));
+    config.parity.answer = Duration::from_secs(3);
     let node = Node::start(dir, 4, config).await;
     put_some(&node, 1..3).await;
     round(&node).await;
@@ -295,7 +277,7 @@ async fn what_is_decoded_again_does_not_wait_for_a_disk_that_hangs() {
     let of = of.expect("on another disk");
     assert!((1..3).any(|id| volume_of(&node, id) == 0));
     let storage = node.store.replica(&pool(), of).expect("there").storage;
-    let parity = node.store.0.parity.as_ref().expect("configured");
+    let parity = &node.parity;
     let (unit, _) = parity
         .table()
         .cover(&pool(), of, &storage.id)

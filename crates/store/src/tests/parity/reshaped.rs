@@ -5,7 +5,7 @@ use super::*;
 use hayloft_parity::MemberState;
 
 fn shapes(node: &Node) -> Vec<String> {
-    let parity = node.store.0.parity.as_ref().expect("configured");
+    let parity = &node.parity;
     let table = parity.table();
     let mut shapes: Vec<String> = table.iter().map(|g| g.record.shape.to_string()).collect();
     shapes.sort_unstable();
@@ -43,7 +43,7 @@ async fn groups_of_another_shape_decode_and_give_way() {
         let expected = said.groups * now.parity() as u64;
         assert_eq!(parity_files.count() as u64, expected);
         let all_there = {
-            let parity = node.store.0.parity.as_ref().expect("configured");
+            let parity = &node.parity;
             let table = parity.table();
             let mut states = table.iter().flat_map(|group| &group.members);
             states.all(|state| *state == MemberState::Live)

@@ -5,7 +5,7 @@ use super::*;
 use hayloft_io::Space;
 use hayloft_io::decorators::{Effect, FaultRule};
 
-use crate::parity::Damage;
+use crate::protection::Damage;
 
 /// The volumes say that so much is free, until their space is read again.
 fn leave_free(node: &Node, free: u64) {
@@ -29,10 +29,8 @@ async fn delete(node: &Node, ids: &[i64]) {
 /// A full group of four, of which one is deleted.
 async fn one_of_four_gone() -> Node {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let config = StoreConfig {
-        space_interval: Duration::from_secs(3600),
-        ..protected(dir.path(), 5, shape(4, 1))
-    };
+    let mut config = protected(dir.path(), 5, shape(4, 1));
+    config.space_interval = Duration::from_secs(3600);
     let node = Node::start(dir, 5, config).await;
     for id in 1..5 {
         put(&node, id, 50_000).await;
@@ -100,10 +98,8 @@ async fn where_little_is_free_deleted_room_comes_back_while_the_rest_stays_prote
 #[tokio::test]
 async fn a_rebuild_gets_the_room_of_deleted_replicas() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let config = StoreConfig {
-        space_interval: Duration::from_secs(3600),
-        ..protected(dir.path(), 5, shape(3, 1))
-    };
+    let mut config = protected(dir.path(), 5, shape(3, 1));
+    config.space_interval = Duration::from_secs(3600);
     let node = Node::start(dir, 5, config).await;
     for id in 1..13 {
         put(&node, id, 50_000).await;
@@ -112,7 +108,7 @@ async fn a_rebuild_gets_the_room_of_deleted_replicas() {
     assert_eq!(status(&node).protected_bytes, 600_000);
     let (disk, mut keep) = (volume_of(&node, 1), 0);
     // Of each group one goes that is not on the disk that dies.
-    let parity = node.store.0.parity.clone().expect("configured");
+    let parity = Arc::clone(&node.parity);
     let mut gone = Vec::new();
     for group in parity.table().iter() {
         let of_group = group.record.members.iter().map(|m| m.block_id);
@@ -143,7 +139,7 @@ async fn a_rebuild_gets_the_room_of_deleted_replicas() {
 async fn deleted_room_comes_back_after_a_while_even_where_much_is_free() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut config = protected(dir.path(), 5, shape(4, 1));
-    config.parity.as_mut().expect("configured").kept_for = Duration::from_millis(500);
+    config.parity.kept_for = Duration::from_millis(500);
     let node = Node::start(dir, 5, config).await;
     for id in 1..5 {
         put(&node, id, 50_000).await;
@@ -169,11 +165,9 @@ async fn deleted_room_comes_back_after_a_while_even_where_much_is_free() {
 async fn a_group_that_a_damaged_replica_waits_for_makes_no_room() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let faults = Faults::new(1);
-    let config = StoreConfig {
-        space_interval: Duration::from_secs(3600),
-        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
-        ..protected(dir.path(), 5, shape(4, 1))
-    };
+    let mut config = protected(dir.path(), 5, shape(4, 1));
+    config.space_interval = Duration::from_secs(3600);
+    config.faults = Some((dir.path().join("data0"), Arc::clone(&faults)));
     let node = Node::start(dir, 5, config).await;
     for id in 1..5 {
         put(&node, id, 50_000).await;
@@ -190,7 +184,7 @@ async fn a_group_that_a_damaged_replica_waits_for_makes_no_room() {
     flip(&data_file(&node, damaged), 100);
     let storage = node.store.replica(&pool(), damaged).expect("there").storage;
     let is = block(damaged, 1001, 50_000);
-    crate::parity::heal(&node.store.0, is, storage, Damage::Certain);
+    crate::parity::heal(&node.parity, &node.store.0, is, storage, Damage::Certain);
     leave_free(&node, 1000);
     let options = WriteOptions {
         expected_len: Some(40_000),
@@ -205,7 +199,7 @@ async fn a_group_that_a_damaged_replica_waits_for_makes_no_room() {
         "{now:?}"
     );
     assert!(!now.is_well());
-    let parity = node.store.0.parity.as_ref().expect("configured");
+    let parity = &node.parity;
     let storage = node.store.replica(&pool(), damaged).expect("there").storage;
     let cover = parity.table().cover(&pool(), damaged, &storage.id);
     let (unit, _) = cover.expect("its group is there");
@@ -217,11 +211,9 @@ async fn a_group_that_a_damaged_replica_waits_for_makes_no_room() {
 #[tokio::test]
 async fn marked_groups_stay_while_nothing_presses_and_go_one_at_a_time() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let mut config = StoreConfig {
-        space_interval: Duration::from_secs(3600),
-        ..protected(dir.path(), 5, shape(4, 1))
-    };
-    config.parity.as_mut().expect("configured").kept_for = Duration::ZERO;
+    let mut config = protected(dir.path(), 5, shape(4, 1));
+    config.space_interval = Duration::from_secs(3600);
+    config.parity.kept_for = Duration::ZERO;
     let node = Node::start(dir, 5, config).await;
     for id in 1..9 {
         put(&node, id, 50_000).await;
@@ -231,7 +223,7 @@ async fn marked_groups_stay_while_nothing_presses_and_go_one_at_a_time() {
     }
     assert_eq!(status(&node).groups, 2);
     delete(&node, &[1, 5]).await;
-    let parity = node.store.0.parity.clone().expect("configured");
+    let parity = Arc::clone(&node.parity);
     // No new groups are formed meanwhile.
     for _ in 0..3 {
         parity.yield_kept().await.expect("goes on");
@@ -249,10 +241,8 @@ async fn marked_groups_stay_while_nothing_presses_and_go_one_at_a_time() {
 #[tokio::test]
 async fn a_replica_that_has_no_room_keeps_no_smaller_one_from_being_rebuilt() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let config = StoreConfig {
-        space_interval: Duration::from_secs(3600),
-        ..protected(dir.path(), 4, shape(2, 1))
-    };
+    let mut config = protected(dir.path(), 4, shape(2, 1));
+    config.space_interval = Duration::from_secs(3600);
     let node = Node::start(dir, 4, config).await;
     for id in 1..13 {
         put(&node, id, if id < 5 { 50_000 } else { 1000 }).await;

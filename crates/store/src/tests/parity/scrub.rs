@@ -126,10 +126,8 @@ async fn parity_that_no_record_can_be_written_for_is_made_for_new_groups() {
 async fn a_replica_that_changes_beside_a_scrub_is_not_called_damaged() {
     let faults = Faults::new(1);
     let dir = tempfile::tempdir().expect("temporary directory");
-    let config = StoreConfig {
-        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
-        ..protected(dir.path(), 3, shape(2, 1))
-    };
+    let mut config = protected(dir.path(), 3, shape(2, 1));
+    config.faults = Some((dir.path().join("data0"), Arc::clone(&faults)));
     let node = Node::start(dir, 3, config).await;
     put(&node, 1, 50_000).await;
     put(&node, 2, 60_000).await;
@@ -165,7 +163,7 @@ async fn a_replica_that_changes_beside_a_scrub_is_not_called_damaged() {
 async fn a_dead_disk_does_not_wait_for_the_end_of_a_scrub() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut config = protected(dir.path(), 4, shape(2, 1));
-    config.parity.as_mut().expect("configured").turn = Duration::ZERO;
+    config.parity.turn = Duration::ZERO;
     let node = Node::start(dir, 4, config).await;
     for id in 1..9 {
         put(&node, id, 50_000).await;
@@ -179,12 +177,9 @@ async fn a_dead_disk_does_not_wait_for_the_end_of_a_scrub() {
     assert!(before > 0);
     put(&node, 10, 50_000).await;
     ask(&node);
-    let parity = node.store.0.parity.as_ref().expect("configured");
+    let parity = &node.parity;
     *parity.end_at.lock().expect("not poisoned") = Some(ParityStep::ScrubbedGroup);
-    node.store
-        .parity_round()
-        .await
-        .expect_err("ends in the scrub");
+    node.parity.round().await.expect_err("ends in the scrub");
     assert_eq!(status(&node).rebuild_remaining_bytes, 0);
 }
 
@@ -192,7 +187,7 @@ async fn a_dead_disk_does_not_wait_for_the_end_of_a_scrub() {
 async fn scanning(node: Node, shape: ParityShape, period: Duration) -> Node {
     node.store.shutdown().await;
     let mut config = protected(node.dir.path(), node.volumes, shape);
-    let parity = config.parity.as_mut().expect("is on");
+    let parity = &mut config.parity;
     parity.scan = ScanConfig {
         period,
         bytes_per_second: 1 << 40,
@@ -279,7 +274,7 @@ async fn a_scan_takes_turns_with_rebuilds_and_any_period_is_taken() {
     assert!(groups > 1);
     node.store.shutdown().await;
     let mut config = protected(node.dir.path(), node.volumes, shape);
-    let parity = config.parity.as_mut().expect("is on");
+    let parity = &mut config.parity;
     parity.turn = Duration::ZERO;
     parity.scan = ScanConfig {
         period: Duration::MAX,

@@ -6,7 +6,7 @@ use super::*;
 async fn what_was_protected_is_so_again_without_waiting_for_partners() {
     let (dir, shape) = (tempfile::tempdir().expect("a directory"), shape(3, 1));
     let mut config = protected(dir.path(), 4, shape);
-    let parity = config.parity.as_mut().expect("configured");
+    let parity = &mut config.parity;
     parity.patience = Duration::from_secs(600);
     let node = Node::start(dir, 4, config).await;
     // Three of a length are a group, whose units are on all four disks.

@@ -6,10 +6,8 @@ use super::*;
 /// Three replicas of a group and its parity on four disks.
 async fn three() -> Node {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let config = StoreConfig {
-        failed_volumes_tolerated: 2,
-        ..protected(dir.path(), 4, shape(3, 1))
-    };
+    let mut config = protected(dir.path(), 4, shape(3, 1));
+    config.failed_volumes_tolerated = 2;
     let node = Node::start(dir, 4, config).await;
     for id in 1..4 {
         put(&node, id, 50_000).await;
@@ -78,7 +76,7 @@ async fn what_a_scrub_cannot_mend_is_damaged_until_it_leaves() {
 async fn a_replica_that_is_unprotected_for_long_is_overdue() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut config = protected(dir.path(), 4, shape(3, 1));
-    let parity = config.parity.as_mut().expect("configured");
+    let parity = &mut config.parity;
     parity.overdue = Duration::from_millis(200);
     let node = Node::start(dir, 4, config).await;
     for volume in 0..4 {
@@ -127,7 +125,7 @@ async fn a_running_node_says_how_it_is_when_it_is_asked() {
     tokio::time::sleep(Duration::from_millis(5)).await;
     std::fs::create_dir_all(node.dir.path().join("data0").join(PARITY_DIR)).expect("there");
     ask(&node, ParityRequest::Status);
-    crate::parity::answer_status(node.store.0.parity.as_ref().expect("configured")).await;
+    crate::parity::answer_status(&node.parity).await;
     let now = published(&node);
     assert!(now.at_ms > before.at_ms);
     assert_eq!(now.unprotected_bytes, 30_000);
@@ -147,14 +145,14 @@ async fn a_replica_that_is_claimed_in_vain_has_waited_meanwhile() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut config = protected(dir.path(), 4, shape(3, 1));
     let overdue = Duration::from_millis(500);
-    config.parity.as_mut().expect("configured").overdue = overdue;
+    config.parity.overdue = overdue;
     let node = Node::start(dir, 4, config).await;
     put(&node, 1, 50_000).await;
     assert_eq!(status(&node).unprotected_bytes, 50_000);
     tokio::time::sleep(overdue).await;
-    let parity = node.store.0.parity.clone().expect("configured");
+    let parity = Arc::clone(&node.parity);
     *parity.end_at.lock().expect("whole") = Some(ParityStep::Claimed);
-    assert!(node.store.parity_round().await.is_err());
+    assert!(node.parity.round().await.is_err());
     assert_eq!(status(&node).unprotected_bytes, 0);
     let claimed = parity.table().iter().next().expect("a claim").record.id;
     parity.table().remove(claimed);

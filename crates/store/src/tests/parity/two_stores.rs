@@ -4,18 +4,14 @@ use super::*;
 
 /// Two nodes with a directory each on the same three disks.
 pub async fn two(dir: &Path) -> [Node; 2] {
-    let shared = StoreShared::new(8 << 20).expecting(2);
+    let shared = Together::new(2);
     let open = async |name: &str| {
         let volume = |n: usize| VolumeConfig::new(dir.join(format!("data{n}/{name}")));
-        let config = StoreConfig {
-            volumes: (0..3).map(volume).collect(),
-            preallocate: false,
-            ..protected(dir, 3, shape(2, 1))
-        };
+        let mut config = protected(dir, 3, shape(2, 1));
+        config.volumes = (0..3).map(volume).collect();
+        config.preallocate = false;
         let (sender, events) = mpsc::channel(100);
-        let store = Store::open_sharing(config, sender, shared.clone())
-            .await
-            .expect("opens");
+        let (store, parity) = shared.open(config, sender).await;
         store
             .add_pool(spec(), StartOption::Regular)
             .await
@@ -24,6 +20,7 @@ pub async fn two(dir: &Path) -> [Node; 2] {
             dir: tempfile::tempdir().expect("temporary directory"),
             volumes: 0,
             store,
+            parity,
             events,
         }
     };
@@ -119,21 +116,17 @@ async fn nothing_is_judged_before_all_stores_are_there() {
         node.store.crash();
     }
     // Only one of them is back: a round of it must not take the others' files for leftovers.
-    let shared = StoreShared::new(8 << 20).expecting(2);
+    let shared = Together::new(2);
     let volume = |n: usize| VolumeConfig::new(dir.path().join(format!("data{n}/a")));
-    let config = StoreConfig {
-        volumes: (0..3).map(volume).collect(),
-        ..protected(dir.path(), 3, shape(2, 1))
-    };
+    let mut config = protected(dir.path(), 3, shape(2, 1));
+    config.volumes = (0..3).map(volume).collect();
     let (sender, _events) = mpsc::channel(100);
-    let store = Store::open_sharing(config, sender, shared)
-        .await
-        .expect("opens");
+    let (store, parity) = shared.open(config, sender).await;
     store
         .add_pool(spec(), StartOption::Regular)
         .await
         .expect("loads");
-    store.parity_round().await.expect("waits");
+    parity.round().await.expect("waits");
     store.crash();
     let nodes = two(dir.path()).await;
     round(&nodes[0]).await;
