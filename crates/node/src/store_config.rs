@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hayloft_io::DiskSettings;
+use hayloft_protection::ParityConfig;
 use hayloft_store::{
-    DirectoryScanConfig, ErrorsConfig, ParityConfig, ReservedSpace, ScanConfig, StoreConfig,
-    VolumeChoosing, VolumeConfig,
+    DirectoryScanConfig, ErrorsConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing,
+    VolumeConfig,
 };
 
 use hayloft_conf::{Calculator, ChoosingPolicy, Configuration, keys};

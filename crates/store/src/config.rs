@@ -139,7 +139,7 @@ pub struct StoreConfig {
     /// Permission bits enforced on the volume directories (`dfs.datanode.data.dir.perm`).
     pub perm: u32,
     /// How many volumes may fail before the store gives up; -1: go on while one lives. Without
-    /// effect under parity.
+    /// effect with protection.
     pub failed_volumes_tolerated: i32,
     /// Whether a DISK and an ARCHIVE volume on one mount share its capacity
     /// (`dfs.datanode.same-disk-tiering.enabled`): then the share of ARCHIVE, 0.0 to 1.0, where no

@@ -13,11 +13,11 @@ mod counts;
 mod directories;
 mod error;
 mod hot_swap;
+pub mod inside;
 mod layout;
 mod lifecycle;
 mod load;
-mod locks;
-mod parity;
+use hayloft_io::locks;
 mod pool;
 mod protection;
 mod reader;
@@ -46,9 +46,6 @@ pub use config::{
 pub use counts::ScanReport;
 pub use directories::nodes_below;
 pub use error::{StoreError, StoreErrorKind};
-pub use parity::{
-    LackingParityGroup, ParityConfig, ParityProtection, ParityRequest, ParityStatus, VolumeParity,
-};
 pub use reader::ReplicaReader;
 pub use report::VolumeTimes;
 pub use shared::StoreShared;

@@ -34,41 +34,41 @@ pub type StoreProtection = Arc<dyn Protection<StoreState>>;
 #[derive(Debug)]
 pub struct StoreState {
     /// What the store was told.
-    pub config: StoreConfig,
+    pub(crate) config: StoreConfig,
     /// Who this node is.
-    pub identity: Mutex<StoreIdentity>,
+    pub(crate) identity: Mutex<StoreIdentity>,
     /// The volumes.
-    pub volumes: RwLock<Volumes>,
+    pub(crate) volumes: RwLock<Volumes>,
     /// What the volumes remember of each other.
-    pub memory: Mutex<NodeMemory>,
+    pub(crate) memory: Mutex<NodeMemory>,
     /// The configured directories, those that failed too.
-    pub configured: Mutex<Vec<PathBuf>>,
+    pub(crate) configured: Mutex<Vec<PathBuf>>,
     /// The loaded pools.
-    pub pools: RwLock<HashMap<PoolId, Arc<Pool>>>,
+    pub(crate) pools: RwLock<HashMap<PoolId, Arc<Pool>>>,
     /// Held while pools or volumes come and go.
-    pub changing: tokio::sync::Mutex<()>,
+    pub(crate) changing: tokio::sync::Mutex<()>,
     /// Events for the node.
-    pub events: mpsc::Sender<StoreEvent>,
+    pub(crate) events: mpsc::Sender<StoreEvent>,
     /// Is to stop: what may take long is to be left now.
-    pub ending: CancellationToken,
+    pub(crate) ending: CancellationToken,
     /// Told to stop.
     pub stop: CancellationToken,
     /// Background work.
     pub tasks: TaskTracker,
     /// What it shares with other stores of the process.
-    pub shared: StoreShared,
+    pub(crate) shared: StoreShared,
     /// Work on deletes, by number of the volume.
-    pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<Delete>>>,
+    pub(crate) delete_queues: RwLock<HashMap<u16, mpsc::Sender<Delete>>>,
     /// Replicas to look at soon, by number of the volume.
-    pub suspects: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
+    pub(crate) suspects: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
     /// Held while a volume is taken out of use that failed: how many may is counted then.
-    pub failing: tokio::sync::Mutex<()>,
+    pub(crate) failing: tokio::sync::Mutex<()>,
     /// What protects finalized replicas, if something does.
-    pub protection: Option<StoreProtection>,
+    pub(crate) protection: Option<StoreProtection>,
     /// Which operations on the volumes are measured.
-    pub sampling: Arc<Sampling>,
+    pub(crate) sampling: Arc<Sampling>,
     /// What was done since it was opened.
-    pub counts: StoreCounts,
+    pub(crate) counts: StoreCounts,
     rounds: Mutex<Rounds>,
 }
 
@@ -113,7 +113,7 @@ pub struct Volumes {
 impl StoreState {
     /// Without volumes and pools.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         config: StoreConfig,
         events: mpsc::Sender<StoreEvent>,
         shared: StoreShared,
@@ -147,7 +147,10 @@ impl StoreState {
     ///
     /// # Errors
     /// `Incompatible` when another DataNode uses the directory or it is of another make; `Io`.
-    pub async fn open_volume(&self, config: &VolumeConfig) -> Result<OpenedVolume, StoreError> {
+    pub(crate) async fn open_volume(
+        &self,
+        config: &VolumeConfig,
+    ) -> Result<OpenedVolume, StoreError> {
         let opened = open_volume(&self.config, &self.shared.disks, &self.sampling, config).await?;
         let suits = self.protection.as_ref().map(|p| p.suits(&*opened.engine));
         suits.unwrap_or(Ok(())).map_err(|what| {
@@ -161,7 +164,7 @@ impl StoreState {
     /// lives: what a failed one had is decoded and rebuilt, and where too many are gone the rest
     /// can still be served.
     #[must_use]
-    pub fn tolerated_failures(&self) -> i32 {
+    pub(crate) fn tolerated_failures(&self) -> i32 {
         match self.protection {
             Some(_) => -1,
             None => self.config.failed_volumes_tolerated,
@@ -169,7 +172,7 @@ impl StoreState {
     }
 
     /// The identity, to look at or change.
-    pub fn identity(&self) -> MutexGuard<'_, StoreIdentity> {
+    pub(crate) fn identity(&self) -> MutexGuard<'_, StoreIdentity> {
         locks::lock(&self.identity)
     }
 
@@ -203,7 +206,7 @@ impl StoreState {
 
     /// Runs `work` to its end even if the caller goes away. An operation on files is not left half
     /// done, and no other operation gets at them before.
-    pub async fn complete<T: Send + 'static>(
+    pub(crate) async fn complete<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -237,7 +240,7 @@ impl StoreState {
     }
 
     /// Reserves room for a replica of `bytes` on one part of a pool; whether there was more.
-    pub fn reserve_on(&self, slice: &BlockPoolSlice, bytes: u64) -> bool {
+    pub(crate) fn reserve_on(&self, slice: &BlockPoolSlice, bytes: u64) -> bool {
         // As with choosing: two writers do not get the same room.
         let _rounds = locks::lock(&self.rounds);
         let _promise = self.shared.file_systems.promise();
@@ -254,7 +257,7 @@ impl StoreState {
     ///
     /// # Errors
     /// `OutOfSpace` when no healthy volume of the type has room.
-    pub fn choose_slice(
+    pub(crate) fn choose_slice(
         &self,
         pool: &Pool,
         storage_type: StorageType,

@@ -235,25 +235,10 @@ impl Store {
             .await
     }
 
-    /// Ends as a killed process would, but for the descriptors: nothing is saved, the locks go.
-    #[cfg(test)]
-    pub(crate) fn crash(&self) {
-        self.0.stop.cancel();
-        for volume in self.0.volumes() {
-            volume.unlock();
-        }
-    }
-
     /// Deletes wait from now on.
     #[cfg(test)]
     pub(crate) fn stop_lanes(&self) {
         self.0.delete_queues.write().expect("not poisoned").clear();
-    }
-
-    /// Compares directories with memory now.
-    #[cfg(test)]
-    pub(crate) async fn scan_directories(&self) {
-        crate::background::directory_scanner::scan_all(&self.0).await;
     }
 
     /// Runs an operation to its end even if the caller goes away.

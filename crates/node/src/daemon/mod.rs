@@ -21,7 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hayloft_store::{ParityProtection, StartOption, StoreShared};
+use hayloft_protection::ParityProtection;
+use hayloft_store::{StartOption, StoreShared};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, error, info, warn};

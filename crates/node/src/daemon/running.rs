@@ -3,9 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use hayloft_store::{
-    ParityProtection, StartOption, Store, StoreEvent, StoreProtection, StoreShared,
-};
+use hayloft_protection::ParityProtection;
+use hayloft_store::{StartOption, Store, StoreEvent, StoreProtection, StoreShared};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hayloft_store::{ParityStatus, VolumeReport};
+use hayloft_protection::ParityStatus;
+use hayloft_store::VolumeReport;
 use hayloft_wire::proto::hdfs::NnHaState;
 use serde_json::{Map, Value, json};
 

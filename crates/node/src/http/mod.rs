@@ -46,8 +46,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use hayloft_conf::{SharedConfig, keys};
 use hayloft_io::disk::DiskStats;
+use hayloft_protection::ParityStatus;
 use hayloft_rpc::server::RpcStats;
-use hayloft_store::{ParityStatus, Store, VolumeReport};
+use hayloft_store::{Store, VolumeReport};
 
 use crate::identity::Identity;
 use crate::log_levels;

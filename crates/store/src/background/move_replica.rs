@@ -162,7 +162,7 @@ async fn copy_and_switch(
     let unchanged = pool.map.is_finalized(id, &replica);
     let target = scratch.at(to.paths.finalized_dir(id));
     let target = unchanged.then_some(target);
-    settle_copy(to, scratch, target, replica.pinned)
+    files::settle_copy(to, scratch, target, replica.pinned)
         .await
         .map_err(failed)?;
     if !unchanged {
@@ -198,28 +198,6 @@ async fn copy_and_switch(
             source of a moved replica; it is a duplicate that the next start deletes");
     }
     Ok(crate::replica::reference::reference_of(pool, to, id, &slot))
-}
-
-/// Moves a copy to its `target`, if it is given one, and removes its directory.
-pub async fn settle_copy(
-    slice: &BlockPoolSlice,
-    copy: Pair,
-    target: Option<Pair>,
-    pinned: bool,
-) -> Result<(), IoError> {
-    let path = copy.data();
-    let data_files = slice.volume.data_files();
-    let work = move || {
-        if let Some(target) = target {
-            if pinned {
-                files::pin(&copy.data())?;
-            }
-            // The source goes next: from here on the copy must outlive power loss.
-            files::move_pair(&copy, &target, true)?;
-        }
-        data_files.remove_tree(&copy.dir)
-    };
-    files::on_disk_with_sync(slice, IoClass::Balancer, IoOp::Rename, &path, true, work).await
 }
 
 /// Brings a pair to the other volume, durable; gives the bytes of both files.

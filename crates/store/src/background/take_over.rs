@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 
-use super::move_replica::{copy_verified, link_pair, settle_copy, source};
+use super::move_replica::{copy_verified, link_pair, source};
 use crate::background::suspects;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
@@ -195,7 +195,7 @@ impl Sides<'_> {
         let wanted = self.refuse_second().and_then(|()| self.refuse_changed());
         let target = scratch.at(to.paths.finalized_dir(self.id));
         let target = wanted.is_ok().then_some(target);
-        settle_copy(to, scratch, target, self.replica.pinned)
+        files::settle_copy(to, scratch, target, self.replica.pinned)
             .await
             .map_err(|error| self.failed(to, error))?;
         wanted?;

@@ -20,7 +20,7 @@ use crate::volume::BlockPoolSlice;
 #[derive(Debug)]
 pub struct Pool {
     /// As the NameNode introduced it.
-    pub spec: PoolSpec,
+    pub(crate) spec: PoolSpec,
     /// Its replicas.
     pub map: ReplicaMap,
     /// The right to change a block.
@@ -35,13 +35,13 @@ pub struct Pool {
     /// Which replicas are protected is known: until then none counts as unprotected.
     pub protection_known: AtomicBool,
     /// What its NameNode says of a rolling upgrade.
-    pub rolling: RollingMode,
+    pub(crate) rolling: RollingMode,
 }
 
 impl Pool {
     /// A pool without replicas.
     #[must_use]
-    pub fn new(spec: PoolSpec) -> Self {
+    pub(crate) fn new(spec: PoolSpec) -> Self {
         Self {
             spec,
             map: ReplicaMap::new(),
@@ -74,7 +74,7 @@ impl Pool {
 
     /// Its parts on healthy volumes, and the storages that have left and are not among these.
     #[must_use]
-    pub fn storages(&self) -> (Vec<Arc<BlockPoolSlice>>, Vec<StorageInfo>) {
+    pub(crate) fn storages(&self) -> (Vec<Arc<BlockPoolSlice>>, Vec<StorageInfo>) {
         let slices = locks::read(&self.slices);
         (slices.clone(), self.removed().named(Instant::now()))
     }
@@ -98,7 +98,7 @@ impl Pool {
 
     /// The error for a replica on a volume that has failed or was taken out.
     #[must_use]
-    pub fn volume_failed(&self) -> StoreError {
+    pub(crate) fn volume_failed(&self) -> StoreError {
         StoreError::new(
             StoreErrorKind::VolumeFailed,
             format!("pool {}: the volume of the replica has failed", self.id()),
@@ -119,7 +119,12 @@ impl Pool {
     ///
     /// # Errors
     /// `VolumeFailed`.
-    pub fn put_instead(&self, id: i64, there: &Slot, slot: Slot) -> Result<bool, StoreError> {
+    pub(crate) fn put_instead(
+        &self,
+        id: i64,
+        there: &Slot,
+        slot: Slot,
+    ) -> Result<bool, StoreError> {
         self.while_here(slot.volume(), || self.map.replace_if(id, there, slot))
             .map(|replaced| replaced.is_some())
     }
@@ -135,14 +140,14 @@ impl Pool {
     }
 
     /// Takes in the part on a volume that joins.
-    pub fn join(&self, slice: Arc<BlockPoolSlice>) {
+    pub(crate) fn join(&self, slice: Arc<BlockPoolSlice>) {
         let mut slices = locks::write(&self.slices);
         self.removed().forget(&slice.volume.info.id);
         slices.push(slice);
     }
 
     /// Forgets the part on a volume that leaves, and gives back the replicas that were on it.
-    pub fn leave(&self, volume: u16) -> Vec<Gone> {
+    pub(crate) fn leave(&self, volume: u16) -> Vec<Gone> {
         {
             let mut slices = locks::write(&self.slices);
             let (gone, here) = slices.drain(..).partition(|s| s.volume.index == volume);
@@ -163,13 +168,13 @@ impl Pool {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn slot(&self, id: i64) -> Result<Slot, StoreError> {
+    pub(crate) fn slot(&self, id: i64) -> Result<Slot, StoreError> {
         self.map.get(id).ok_or_else(|| self.not_found(id))
     }
 
     /// The error for a block that is not here.
     #[must_use]
-    pub fn not_found(&self, id: i64) -> StoreError {
+    pub(crate) fn not_found(&self, id: i64) -> StoreError {
         StoreError::not_found(format!("Replica not found for {}:blk_{id}", self.id()))
     }
 }

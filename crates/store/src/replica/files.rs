@@ -274,6 +274,28 @@ where
     .await
 }
 
+/// Moves a copy to its `target`, if it is given one, and removes its directory.
+pub async fn settle_copy(
+    slice: &BlockPoolSlice,
+    copy: Pair,
+    target: Option<Pair>,
+    pinned: bool,
+) -> Result<(), IoError> {
+    let path = copy.data();
+    let data_files = slice.volume.data_files();
+    let work = move || {
+        if let Some(target) = target {
+            if pinned {
+                pin(&copy.data())?;
+            }
+            // The source goes next: from here on the copy must outlive power loss.
+            move_pair(&copy, &target, true)?;
+        }
+        data_files.remove_tree(&copy.dir)
+    };
+    on_disk_with_sync(slice, IoClass::Balancer, IoOp::Rename, &path, true, work).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
