@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hayloft_io::locks;
-use hayloft_io::{IoClass, IoError, IoOp, Means};
+use hayloft_io::{IoClass, IoError, IoOp, Means, locks};
 use hayloft_parity::{GroupFile, GroupId, GroupRecord, MemberState, PARITY_DIR};
 use hayloft_store::inside::LACKING;
 use hayloft_wire::ids::PoolId;

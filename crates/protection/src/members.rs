@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use hayloft_io::locks;
-use hayloft_io::{AlignedBuf, EngineFile, OpenMode};
+use hayloft_io::{AlignedBuf, EngineFile, OpenMode, locks};
 use hayloft_parity::{FileStamp, SECTION_BYTES_MAX, SumsCheck, UnitSums};
 use hayloft_store::StoreError;
 

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hayloft_io::locks;
-use hayloft_io::{Engine, IoClass, IoError, IoErrorKind, IoOp, OpenMode};
+use hayloft_io::{Engine, IoClass, IoError, IoErrorKind, IoOp, OpenMode, locks};
 use hayloft_parity::{GroupRecord, MemberState, TableGroup, UnitRef};
 use hayloft_store::StoreError;
 use hayloft_store::inside::{

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
-use hayloft_io::mount_of;
+use hayloft_io::{locks, mount_of};
 
 use crate::check_swap::is_volume;
 use crate::config::VolumeConfig;
@@ -16,8 +16,6 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::read_small;
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VersionError, VolumeVersion};
-use crate::locks;
-use crate::startup::adopt_identity;
 use crate::state::{StoreIdentity, StoreState};
 use crate::volume::OpenedVolume;
 use crate::volume::remembered::NodeMemory;
@@ -347,4 +345,38 @@ mod tests {
         assert!(!gone("/data/1", "/data/1") && !gone("/data", "/data/1"));
         assert!(!gone("/data/1", "/mnt") && !gone("/", "/"));
     }
+}
+
+/// Compares the identity of a volume with that of the node, which has it from then on where it had
+/// none.
+///
+/// # Errors
+/// `Incompatible` when they differ.
+fn adopt_identity(
+    inner: &StoreState,
+    path: &Path,
+    version: &VolumeVersion,
+) -> Result<(), StoreError> {
+    let mut identity = inner.identity();
+    let identity = &mut *identity;
+    for (what, ours, theirs) in [
+        (
+            "datanodeUuid",
+            &mut identity.datanode_uuid,
+            &version.datanode_uuid,
+        ),
+        ("clusterID", &mut identity.cluster_id, &version.cluster_id),
+    ] {
+        if ours.is_empty() {
+            ours.clone_from(theirs);
+        } else if ours != theirs {
+            return Err(StoreError::incompatible(format!(
+                "{}: {what} {theirs} differs from {ours} of this node: the directory belongs to \
+                 another DataNode or cluster; take it out of dfs.datanode.data.dir or move its \
+                 contents away",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }

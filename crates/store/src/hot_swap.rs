@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use hayloft_io::locks;
 use tracing::{info, warn};
 
 use crate::config::VolumeConfig;
@@ -11,13 +12,11 @@ use crate::directories;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::commit;
 use crate::load::Progress;
-use crate::locks;
 use crate::pool::{add_remove, join};
 use crate::startup::admit;
 use crate::state::StoreState;
 use crate::types::StartOption;
 use crate::volume::Volume;
-use crate::volume::remembered::remember;
 use crate::volume::stop_mark::Mark;
 
 /// See [`Store::reconfigure_volumes`](crate::Store::reconfigure_volumes).
@@ -57,7 +56,7 @@ pub async fn reconfigure(
             results.push((volume.root.clone(), remove(inner, &volume).await));
         }
     }
-    remember(inner).await;
+    inner.remember().await;
     results
 }
 

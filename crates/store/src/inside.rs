@@ -1,18 +1,14 @@
 //! What a [protection](Protection) of replicas may use of the store's insides. It lies in a crate of
 //! its own: what is not named here is the store's alone.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use hayloft_io::{Disk, IoError};
-use hayloft_wire::ids::ExtendedBlock;
+use hayloft_io::{Disk, IoError, locks};
 
-use crate::background::suspects;
 use crate::config::VolumeConfig;
 use crate::error::StoreError;
 use crate::lifecycle::volume_failure;
-use crate::locks;
 use crate::types::StoreEvent;
 
 pub use crate::layout::dirs::{DIR_MODE, FILE_MODE, make_dir, now_ms};
@@ -53,17 +49,6 @@ impl StoreState {
     /// Gives the error back.
     pub fn examine(self: &Arc<Self>, volume: &Arc<Volume>, error: StoreError) -> StoreError {
         volume_failure::examine(self, volume, error)
-    }
-
-    /// The data of a replica may differ from its checksums: it is looked at soon.
-    pub fn mark_suspect(&self, block: &ExtendedBlock) {
-        suspects::mark_suspect(self, block);
-    }
-
-    /// The disk did not give the files of a replica, or this range of its data: it is looked at
-    /// soon.
-    pub fn mark_unreadable(&self, block: &ExtendedBlock, at: Option<Range<u64>>) {
-        suspects::mark_unreadable(self, block, at);
     }
 
     /// Tells the node, also of a damaged replica: [`send_event`](Self::send_event) has those mended

@@ -17,7 +17,6 @@ pub mod inside;
 mod layout;
 mod lifecycle;
 mod load;
-use hayloft_io::locks;
 mod pool;
 mod protection;
 mod reader;
@@ -47,7 +46,7 @@ pub use counts::ScanReport;
 pub use directories::nodes_below;
 pub use error::{StoreError, StoreErrorKind};
 pub use reader::ReplicaReader;
-pub use report::VolumeTimes;
+pub use report::{VolumeReport, VolumeTimes};
 pub use shared::StoreShared;
 pub use state::StoreProtection;
 pub use store::Store;
@@ -55,7 +54,7 @@ pub use trashed::{TrashedReplica, UpgradeLeftovers, hold_volume, upgrade_leftove
 pub use types::{
     FailureSummary, NodeStorageInfo, PacketData, PacketDataError, Pieces, PoolSpec, RecoveryInfo,
     ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, TakenOver,
-    VolumeReport, WriteOptions,
+    WriteOptions,
 };
 pub use upgrade::{HeldByUpgrades, RollingUpgradeState};
 pub use volume::errors::DiskErrors;

@@ -11,9 +11,10 @@ use hayloft_wire::ids::{PoolId, ReplicaState};
 
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
-use crate::replica::reference::{reference_of, reported};
+use crate::replica::reference::{reference_degraded, reference_of, reported};
 use crate::state::StoreState;
-use crate::types::{ReplicaRef, ReplicaReport, StorageInfo, StorageReport, VolumeReport};
+use crate::types::{ReplicaRef, ReplicaReport, StorageInfo, StorageReport};
+use crate::volume::errors::DiskErrors;
 use crate::volume::footprint;
 
 /// Operations on names, as Apache's volume metrics count them.
@@ -45,6 +46,27 @@ pub struct VolumeTimes {
     pub read: (u64, Duration),
     /// Writes.
     pub write: (u64, Duration),
+}
+
+/// One volume in `dfsadmin -getVolumeReport`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeReport {
+    /// Directory.
+    pub path: PathBuf,
+    /// Id and type.
+    pub storage: StorageInfo,
+    /// Bytes used by HDFS.
+    pub used: u64,
+    /// Bytes free for HDFS.
+    pub free: u64,
+    /// Bytes reserved by configuration.
+    pub reserved: u64,
+    /// Bytes reserved for replicas being written.
+    pub reserved_for_replicas: u64,
+    /// Finalized and other replicas on it.
+    pub blocks: u64,
+    /// Errors of its disk.
+    pub errors: DiskErrors,
 }
 
 /// See [`Store::storage_reports`](crate::Store::storage_reports).
@@ -125,7 +147,7 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
             reserved: n.reserved,
             reserved_for_replicas: n.reserved_for_replicas,
             blocks: blocks.get(&v.index).copied().unwrap_or(0),
-            errors: crate::volume::errors::DiskErrors {
+            errors: DiskErrors {
                 places: v.errors.places(inner.config.errors.window),
                 total: v.errors.total(),
                 searching: v.errors.searching.load(Ordering::Relaxed),
@@ -139,7 +161,7 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
 #[must_use]
 pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
     let Some(slot) = pool.map.get(id) else {
-        return crate::replica::degraded::reference_degraded(pool, id);
+        return reference_degraded(pool, id);
     };
     match slot {
         Slot::Live(live) => Some(crate::replica::reference::reference(pool, &live)),

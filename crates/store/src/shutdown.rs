@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayloft_io::{DiskStats, IoClass, IoError};
+use hayloft_io::{DiskStats, IoClass, IoError, locks};
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
@@ -13,7 +13,6 @@ use crate::layout::names;
 use crate::layout::replica_cache::{CachedReplica, encode};
 use crate::layout::used_cache::UsedCache;
 use crate::lifecycle::commit;
-use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;

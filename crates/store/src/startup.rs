@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta, is_of_the_disk};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta, is_of_the_disk, locks};
 use tokio::sync::mpsc;
 use tracing::{Instrument as _, info, warn};
 use uuid::Uuid;
@@ -18,7 +18,6 @@ use crate::layout::dirs::{FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
 use crate::lifecycle::{commit, volume_failure};
-use crate::locks;
 use crate::shared::StoreShared;
 use crate::staging_leftovers;
 use crate::state::{StoreProtection, StoreState};
@@ -192,40 +191,6 @@ pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreEr
             }
         ),
     ))
-}
-
-/// Compares the identity of a volume with that of the node, which has it from then on where it had
-/// none.
-///
-/// # Errors
-/// `Incompatible` when they differ.
-pub fn adopt_identity(
-    inner: &StoreState,
-    path: &Path,
-    version: &VolumeVersion,
-) -> Result<(), StoreError> {
-    let mut identity = inner.identity();
-    let identity = &mut *identity;
-    for (what, ours, theirs) in [
-        (
-            "datanodeUuid",
-            &mut identity.datanode_uuid,
-            &version.datanode_uuid,
-        ),
-        ("clusterID", &mut identity.cluster_id, &version.cluster_id),
-    ] {
-        if ours.is_empty() {
-            ours.clone_from(theirs);
-        } else if ours != theirs {
-            return Err(StoreError::incompatible(format!(
-                "{}: {what} {theirs} differs from {ours} of this node: the directory belongs to \
-                 another DataNode or cluster; take it out of dfs.datanode.data.dir or move its \
-                 contents away",
-                path.display()
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Puts an opened volume into use. A new one is formatted as soon as the cluster is known.

@@ -2,29 +2,30 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use hayloft_io::decorators::Sampling;
+use hayloft_io::locks;
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, debug};
 
-use crate::background::suspects::Suspect;
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::StoreCounts;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::locks;
 use crate::protection::{Damage, Protection};
 use crate::replica::block_pool::Pool;
+use crate::replica::suspect::{Suspect, Why};
 use crate::shared::StoreShared;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose::{Candidate, Rounds, choose};
 use crate::volume::open::open_volume;
-use crate::volume::remembered::NodeMemory;
+use crate::volume::remembered::{NodeMemory, remember};
 use crate::volume::{BlockPoolSlice, OpenedVolume, Volume};
 
 /// What protects the finalized replicas of a store, or of all stores of a process.
@@ -231,6 +232,43 @@ impl StoreState {
         };
         // The node stops listening only when it ends.
         let _ = self.events.send(event).await;
+    }
+
+    /// The data of a replica may differ from its checksums: it is looked at soon.
+    pub fn mark_suspect(&self, block: &ExtendedBlock) {
+        self.mark(block, Why::Damage);
+    }
+
+    /// The disk did not give the files of a replica, or this range of its data: it is looked at
+    /// soon.
+    pub fn mark_unreadable(&self, block: &ExtendedBlock, at: Option<Range<u64>>) {
+        self.mark(block, Why::Unreadable(at));
+    }
+
+    fn mark(&self, block: &ExtendedBlock, why: Why) {
+        let Ok(pool) = self.pool(&block.pool) else {
+            return;
+        };
+        let Some(slot) = pool.map.get(block.block.id) else {
+            return;
+        };
+        let suspect = Suspect {
+            pool: block.pool.clone(),
+            id: block.block.id,
+            why,
+        };
+        let suspects = locks::read(&self.suspects);
+        let full = |sender: &mpsc::Sender<Suspect>| sender.try_send(suspect).is_err();
+        if suspects.get(&slot.volume()).is_some_and(full) {
+            debug!(%block, "too many suspects wait; the regular round finds this one");
+        }
+    }
+
+    /// Has all volumes remember those that are in use now.
+    pub(crate) async fn remember(&self) {
+        let configured = locks::lock(&self.configured).clone();
+        let uuid = self.identity().datanode_uuid.clone();
+        remember(&self.memory, &self.volumes(), &configured, uuid).await;
     }
 
     /// Whether the disk of a volume had an error a while ago: what can go elsewhere does.

@@ -14,12 +14,12 @@ use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
 use crate::lifecycle::volume_failure;
 use crate::pool::add_remove;
-use crate::report::VolumeTimes;
+use crate::report::{VolumeReport, VolumeTimes};
 use crate::shared::StoreShared;
 use crate::state::{StoreProtection, StoreState};
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, ReplicaReport, StartOption, StorageInfo,
-    StorageReport, StoreEvent, VolumeReport,
+    StorageReport, StoreEvent,
 };
 use crate::upgrade::{HeldByUpgrades, RollingUpgradeState};
 use crate::{hot_swap, report, shutdown, startup, upgrade};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
 
-use crate::background::{invalidate, move_replica, suspects, take_over};
+use crate::background::{invalidate, move_replica, take_over};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::reader::{MissingMeta, ReplicaReader};
 use crate::state::StoreState;
@@ -160,7 +160,7 @@ impl Store {
         match &opened {
             Err(e) if e.kind() == StoreErrorKind::Corrupt => self.mark_suspect(block),
             Err(e) if e.io_error().is_some_and(|e| e.kind().suspects_volume()) => {
-                suspects::mark_unreadable(&self.0, block, None);
+                self.0.mark_unreadable(block, None);
             }
             _ => {}
         }
@@ -261,7 +261,7 @@ impl Store {
 
     /// A client reported the replica as bad, or reading it failed: it is looked at soon.
     pub fn mark_suspect(&self, block: &ExtendedBlock) {
-        suspects::mark_suspect(&self.0, block);
+        self.0.mark_suspect(block);
     }
 }
 

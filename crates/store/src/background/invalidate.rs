@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use hayloft_io::locks;
 use hayloft_wire::ids::{Block, PoolId};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::delete::discard;
-use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
 use crate::types::StoreEvent;

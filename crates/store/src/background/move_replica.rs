@@ -10,7 +10,6 @@ use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
 
-use crate::background::suspects;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
@@ -64,7 +63,7 @@ pub async fn move_block(
             Err(e) if Tried::is_of(&e, &slice) => tried.failed(&slice, block.block, e),
             Err(e) => {
                 // It may be its own files that cannot be read.
-                suspects::mark_suspect(inner, block);
+                inner.mark_suspect(block);
                 return Err(e);
             }
             moved => return moved,

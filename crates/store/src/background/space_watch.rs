@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hayloft_io::IoClass;
+use hayloft_io::locks;
 
 use crate::lifecycle::volume_failure;
-use crate::locks;
 use crate::state::StoreState;
 use crate::volume::Volume;
 

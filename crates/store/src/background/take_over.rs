@@ -11,7 +11,6 @@ use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 
 use super::move_replica::{copy_verified, link_pair, source};
-use crate::background::suspects;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
@@ -84,7 +83,7 @@ pub async fn take_over(
             Err(e) if Tried::is_of(&e, &to) => tried.failed(&to, sides.block(), e),
             Err(e) => {
                 // It may be the files there that cannot be read.
-                suspects::mark_suspect(there, block);
+                there.mark_suspect(block);
                 return Err(e);
             }
             taken => return taken,

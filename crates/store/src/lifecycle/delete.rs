@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt as _;
-use hayloft_io::{DataFiles, IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_io::{DataFiles, IoClass, IoError, IoErrorKind, IoOp, locks};
 use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
@@ -25,7 +25,6 @@ use crate::layout::dirs::DELETING;
 use crate::layout::names;
 use crate::lifecycle::exclusive::{Stopped, stop_writer};
 use crate::lifecycle::volume_failure::examine;
-use crate::locks;
 use crate::protection::ReplicaChange;
 use crate::replica::block_pool::Pool;
 use crate::replica::live::directory;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use hayloft_io::{IoError, Means, is_of_the_disk};
+use hayloft_io::{IoError, Means, is_of_the_disk, locks};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use tokio::sync::{MutexGuard, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +14,6 @@ use tracing::{Instrument as _, error, warn};
 use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::names::{self, ReplicaFile};
-use crate::locks;
 use crate::replica::{Gone, Slot};
 use crate::state::StoreState;
 use crate::types::{FailedVolume, FailureSummary, StoreEvent};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, locks};
 use hayloft_wire::ids::PoolId;
 use tracing::{info, warn};
 
@@ -13,7 +13,6 @@ use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::names::CURRENT;
 use crate::load::{self, Progress};
-use crate::locks;
 use crate::pool::join::{Joining, add_slice, adopt};
 use crate::pool::version_again;
 use crate::replica::block_pool::Pool;
@@ -22,7 +21,6 @@ use crate::startup;
 use crate::state::StoreState;
 use crate::types::{PoolSpec, StartOption};
 use crate::volume::Volume;
-use crate::volume::remembered::remember;
 
 /// How often progress of loading is logged.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -82,7 +80,7 @@ pub async fn add_pool(
     if let Some(protection) = &inner.protection {
         protection.pool_loaded(inner, &pool).await;
     }
-    remember(inner).await;
+    inner.remember().await;
     for volume in &volumes {
         crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
     }

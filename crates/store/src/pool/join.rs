@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use hayloft_io::{IoClass, IoError, IoOp};
+use hayloft_io::{IoClass, IoError, IoOp, locks};
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::LACKING;
 use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
-use crate::locks;
 use crate::pool::duplicates;
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};

@@ -15,7 +15,6 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
 use tracing::debug;
 
-use crate::background::suspects;
 use crate::error::StoreError;
 use crate::lifecycle::volume_failure::examine;
 use crate::protection::{Damage, DecodedFiles, Mender};
@@ -442,7 +441,7 @@ impl ReplicaReader {
             Own::Decoded => return error,
             // Its group mends it, or makes it suspect.
             Own::Shared if self.mender.is_some() => {}
-            Own::Shared if of_disk => suspects::mark_unreadable(&self.inner, &self.block, at),
+            Own::Shared if of_disk => self.inner.mark_unreadable(&self.block, at),
             Own::Shared | Own::Alone => {}
         }
         examine(&self.inner, &self.slice.volume, error)

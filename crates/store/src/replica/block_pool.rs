@@ -5,15 +5,15 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Instant;
 
+use hayloft_io::locks;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::locks;
 use crate::replica::degraded::DegradedReplica;
 use crate::replica::removed_storages::RemovedStorages;
+use crate::replica::rolling_mode::RollingMode;
 use crate::replica::{Gone, Latches, ReplicaMap, Slot};
 use crate::types::{PoolSpec, StorageInfo};
-use crate::upgrade::RollingMode;
 use crate::volume::BlockPoolSlice;
 
 /// One pool.
@@ -176,5 +176,28 @@ impl Pool {
     #[must_use]
     pub(crate) fn not_found(&self, id: i64) -> StoreError {
         StoreError::not_found(format!("Replica not found for {}:blk_{id}", self.id()))
+    }
+
+    /// The degraded replica of a block, unless another one is here.
+    pub fn degraded_replica(&self, id: i64) -> Option<DegradedReplica> {
+        let found = locks::lock(&self.degraded).get(&id).cloned();
+        found.filter(|_| self.map.get(id).is_none())
+    }
+
+    /// Looks at each degraded replica that no other takes the place of. Heartbeats do, so none is
+    /// copied.
+    pub fn for_each_degraded(&self, mut look: impl FnMut(i64, &DegradedReplica)) {
+        for (id, replica) in locks::lock(&self.degraded).iter() {
+            if self.map.get(*id).is_none() {
+                look(*id, replica);
+            }
+        }
+    }
+
+    /// All degraded replicas that no other takes the place of.
+    pub fn all_degraded(&self) -> Vec<(i64, DegradedReplica)> {
+        let mut all = Vec::new();
+        self.for_each_degraded(|id, replica| all.push((id, replica.clone())));
+        all
     }
 }

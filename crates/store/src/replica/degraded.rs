@@ -1,12 +1,10 @@
 //! Finalized replicas whose disk is gone: they stay reported under its storage and are served by
 //! decoding, until they are rebuilt on other disks.
 
-use hayloft_wire::ids::{Block, ReplicaState};
+use hayloft_wire::ids::Block;
 
-use crate::locks;
 use crate::replica::FinalReplica;
-use crate::replica::block_pool::Pool;
-use crate::types::{ReplicaRef, StorageInfo};
+use crate::types::StorageInfo;
 use crate::volume::Volume;
 
 /// What a degraded replica is decoded as. Only what protects it knows what the numbers mean.
@@ -50,42 +48,4 @@ impl DegradedReplica {
             pinned: self.pinned,
         }
     }
-}
-
-impl Pool {
-    /// The degraded replica of a block, unless another one is here.
-    pub fn degraded_replica(&self, id: i64) -> Option<DegradedReplica> {
-        let found = locks::lock(&self.degraded).get(&id).cloned();
-        found.filter(|_| self.map.get(id).is_none())
-    }
-
-    /// Looks at each degraded replica that no other takes the place of. Heartbeats do, so none is
-    /// copied.
-    pub fn for_each_degraded(&self, mut look: impl FnMut(i64, &DegradedReplica)) {
-        for (id, replica) in locks::lock(&self.degraded).iter() {
-            if self.map.get(*id).is_none() {
-                look(*id, replica);
-            }
-        }
-    }
-
-    /// All degraded replicas that no other takes the place of.
-    pub fn all_degraded(&self) -> Vec<(i64, DegradedReplica)> {
-        let mut all = Vec::new();
-        self.for_each_degraded(|id, replica| all.push((id, replica.clone())));
-        all
-    }
-}
-
-/// What is known of a degraded replica.
-pub fn reference_degraded(pool: &Pool, id: i64) -> Option<ReplicaRef> {
-    let replica = pool.degraded_replica(id)?;
-    Some(ReplicaRef {
-        block: pool.extended(replica.block(id)),
-        state: ReplicaState::Finalized,
-        visible_len: Some(replica.len),
-        bytes_on_disk: replica.len,
-        storage: replica.storage,
-        pinned: replica.pinned,
-    })
 }

@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hayloft_io::{IoError, IoOp};
+use hayloft_io::{IoError, IoOp, locks};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tokio_util::sync::CancellationToken;
 
 use super::files::Pair;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::locks;
 use crate::volume::BlockPoolSlice;
 
 /// The directory that a replica's files are in.

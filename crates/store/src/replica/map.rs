@@ -5,27 +5,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use hayloft_io::locks;
 use hayloft_wire::ids::{Block, ReplicaState};
 
+use super::finalized::FinalReplica;
 use super::live::{LiveReplica, ReplicaDir};
 use super::open_files::{Forgotten, OpenFiles, OpenReplicas};
-use crate::locks;
 
 /// Number of shards: enough that writers on all cores seldom meet.
 const SHARDS: usize = 64;
-
-/// A finalized replica. Its files are found from the block id and the volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FinalReplica {
-    /// Generation stamp.
-    pub generation_stamp: u64,
-    /// Length in bytes.
-    pub len: u64,
-    /// Number of the volume.
-    pub volume: u16,
-    /// Pinned to this node.
-    pub pinned: bool,
-}
 
 /// What the map holds of a block.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 pub mod block_pool;
 pub mod degraded;
 pub mod files;
+pub mod finalized;
 pub mod kept_end;
 pub mod latch;
 pub mod live;
@@ -10,8 +11,11 @@ pub mod map;
 pub mod open_files;
 pub mod reference;
 pub mod removed_storages;
+pub mod rolling_mode;
 pub mod state;
+pub mod suspect;
 
+pub use finalized::FinalReplica;
 pub use latch::{Latch, Latches};
 pub use live::{LiveReplica, ReplicaDir, Status, Tail};
-pub use map::{FinalReplica, Gone, ReplicaMap, Slot};
+pub use map::{Gone, ReplicaMap, Slot};

@@ -16,7 +16,7 @@ use super::DEPTH_MAX;
 use crate::layout::names::{PREVIOUS, TRASH};
 use crate::replica::files::on_disk;
 use crate::state::StoreState;
-use crate::volume::{BlockPoolSlice, ByteCount};
+use crate::volume::BlockPoolSlice;
 
 /// How often a directory is looked at: as often as Apache's DataNode counts what it uses.
 const EVERY: Duration = Duration::from_secs(600);
@@ -35,15 +35,6 @@ pub struct HeldByUpgrades {
     pub previous: u64,
     /// The active NameNode says that a rolling upgrade runs.
     pub runs: bool,
-}
-
-/// Bytes that a part of a pool holds beside its replicas, as far as is known.
-#[derive(Debug, Default)]
-pub struct HeldBytes {
-    /// In `trash`.
-    pub trash: ByteCount,
-    /// In `previous` alone: it shares the other files with `current`.
-    pub previous: ByteCount,
 }
 
 /// One directory: what is below it, its files' bytes, and those of files with no other name.

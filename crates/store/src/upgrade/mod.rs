@@ -23,9 +23,9 @@ use hayloft_io::{IoClass, patiently};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
-pub use held::{HeldByUpgrades, HeldBytes, told as held, watch};
+pub use held::{HeldByUpgrades, told as held, watch};
 pub use prepare::prepare;
-pub use rolling::{RollingMode, RollingUpgradeState, join_rolling, note, rolling_is, set_rolling};
+pub use rolling::{RollingUpgradeState, join_rolling, note, rolling_is, set_rolling};
 pub use transition::Unfinished;
 use transition::{FINALIZED_TMP, Present};
 

@@ -4,9 +4,8 @@
 //! NameNode says how it stands in each answer that may order deletes, so a process that has not
 //! heard of it yet has nothing to delete.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hayloft_io::{IoClass, IoErrorKind};
 use hayloft_wire::ids::PoolId;
@@ -18,7 +17,6 @@ use crate::layout::dirs::FILE_MODE;
 use crate::layout::names::{PREVIOUS, ROLLING_UPGRADE_MARKER, TRASH};
 use crate::lifecycle::delete::remove_later;
 use crate::lifecycle::volume_failure::examine;
-use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
 use crate::volume::BlockPoolSlice;
@@ -33,36 +31,6 @@ pub enum RollingUpgradeState {
     /// It says nothing of one: none runs. One that ran may have been rolled back; trash stays.
     #[default]
     Absent,
-}
-
-/// What the active NameNode of a pool has said of a rolling upgrade since the process started.
-#[derive(Debug, Default)]
-pub struct RollingMode {
-    /// One runs: what is deleted goes to `trash`.
-    on: AtomicBool,
-    /// It runs, and a volume may lack the marker.
-    unmarked: AtomicBool,
-    /// None runs, and a volume may still have the marker.
-    marked: AtomicBool,
-    /// Storages that were in the pool while it ran: its end empties their trash, also when they
-    /// have left and come back. What another process left in the trash stays until then.
-    storages: Mutex<HashSet<Arc<str>>>,
-}
-
-impl RollingMode {
-    /// Whether deleted replicas go to `trash`.
-    #[must_use]
-    pub fn is_on(&self) -> bool {
-        self.on.load(Ordering::Acquire)
-    }
-
-    fn storages(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
-        locks::lock(&self.storages)
-    }
-
-    fn has(&self, slice: &BlockPoolSlice) -> bool {
-        self.storages().contains(&slice.volume.info.id)
-    }
 }
 
 /// Takes note of what [`prepare()`](super::prepare()) found on a volume that is in the pool's list

@@ -21,7 +21,7 @@ use commit_rounds::CommitRounds;
 use errors::VolumeErrors;
 use file_system::FileSystemSpace;
 use hayloft_io::decorators::IoMetrics;
-use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space};
+use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space, locks};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use invalidations::Invalidations;
@@ -32,9 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ReservedSpace, VolumeConfig};
 use crate::layout::names::PoolPaths;
 use crate::layout::version::VolumeVersion;
-use crate::locks;
 use crate::types::StorageInfo;
-use crate::upgrade::HeldBytes;
 
 /// One configured directory.
 #[derive(Debug)]
@@ -97,6 +95,15 @@ pub struct GoodCheck {
     pub began: Instant,
     /// When it was over.
     pub ended: Instant,
+}
+
+/// Bytes that a part of a pool holds beside its replicas, as far as is known.
+#[derive(Debug, Default)]
+pub struct HeldBytes {
+    /// In `trash`.
+    pub trash: ByteCount,
+    /// In `previous` alone: it shares the other files with `current`.
+    pub previous: ByteCount,
 }
 
 /// The part of one pool on one volume.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::Context;
 
-use hayloft_io::{EngineFile, WriteBehind};
+use hayloft_io::{EngineFile, WriteBehind, locks};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::warn;
 
@@ -15,7 +15,6 @@ use super::replica_files::ReplicaFiles;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::delete;
 use crate::lifecycle::exclusive::WriterLock;
-use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::replica::latch::Latch;
 use crate::replica::{LiveReplica, Slot, Tail};

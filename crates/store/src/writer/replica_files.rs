@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use hayloft_io::{
-    EngineFile, FileWrite, IoClass, IoError, SyncKind, WriteBehind, together, write_pair,
+    EngineFile, FileWrite, IoClass, IoError, SyncKind, WriteBehind, locks, together, write_pair,
 };
 use hayloft_wire::checksum::DataChecksum;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
 use crate::lifecycle::commit;
-use crate::locks;
 use crate::replica::LiveReplica;
 use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
