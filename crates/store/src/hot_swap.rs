@@ -10,11 +10,11 @@ use tracing::{info, warn};
 use crate::config::VolumeConfig;
 use crate::directories;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::commit;
 use crate::load::Progress;
 use crate::pool::{add_remove, join};
 use crate::startup::admit;
 use crate::state::StoreState;
+use crate::transitions::commit;
 use crate::types::StartOption;
 use crate::volume::Volume;
 use crate::volume::stop_mark::Mark;
@@ -76,14 +76,14 @@ async fn add(inner: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), Store
     let opened = inner.open_volume(config).await?;
     look.confirm(inner, &opened)?;
     let volume = admit(inner, opened).await?;
-    crate::lifecycle::delete::start_lanes(inner);
+    crate::transitions::delete::start_lanes(inner);
     crate::background::block_scanner::start(inner);
     crate::background::suspects::start(inner);
     let outcome = load_pools(inner, &volume).await;
     if let Err(error) = &outcome {
         warn!(volume = %volume.root.display(), %error, "the new volume cannot be used");
         volume.set_failed();
-        crate::lifecycle::volume_failure::take_out(inner, &volume).await;
+        crate::transitions::volume_failure::take_out(inner, &volume).await;
     }
     outcome
 }
@@ -98,7 +98,7 @@ async fn load_pools(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(),
         if let Some(protection) = &inner.protection {
             protection.pool_loaded(inner, &pool).await;
         }
-        crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
+        crate::transitions::volume_failure::leave_if_failed(inner, volume);
     }
     let replicas = progress.replicas.load(Ordering::Relaxed);
     info!(volume = %volume.root.display(), replicas, "volume added");
@@ -125,7 +125,7 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
         }
         durable = leave_in_order(inner, volume) => durable,
     };
-    let closed = crate::lifecycle::volume_failure::take_out(inner, volume).await;
+    let closed = crate::transitions::volume_failure::take_out(inner, volume).await;
     info!(volume = %volume.root.display(), "volume removed");
     let late = "what was written last may not be on its disk yet: sync its file system before you \
         detach it";

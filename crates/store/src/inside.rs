@@ -8,19 +8,19 @@ use hayloft_io::{Disk, IoError, locks};
 
 use crate::config::VolumeConfig;
 use crate::error::StoreError;
-use crate::lifecycle::volume_failure;
+use crate::transitions::volume_failure;
 use crate::types::StoreEvent;
 
 pub use crate::layout::dirs::{DIR_MODE, FILE_MODE, make_dir, now_ms};
 pub use crate::layout::names::{CURRENT, PoolPaths, VERSION, data_name};
 pub use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
-pub use crate::lifecycle::volume_failure::LACKING;
 pub use crate::protection::{Damage, DecodedFiles, Mender, Protection, ReplicaChange};
 pub use crate::replica::block_pool::Pool;
 pub use crate::replica::degraded::{DecodedAs, DegradedReplica};
 pub use crate::replica::files::{Pair, on_disk_with_sync, pin, settle_copy, sync_dir, sync_file};
 pub use crate::replica::{FinalReplica, LiveReplica, Slot};
 pub use crate::state::StoreState;
+pub use crate::transitions::volume_failure::LACKING;
 pub use crate::volume::{BlockPoolSlice, Volume, footprint};
 
 impl StoreState {

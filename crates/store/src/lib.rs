@@ -15,7 +15,6 @@ mod error;
 mod hot_swap;
 pub mod inside;
 mod layout;
-mod lifecycle;
 mod load;
 mod pool;
 mod protection;
@@ -31,6 +30,7 @@ mod store;
 mod store_replicas;
 #[cfg(test)]
 mod tests;
+mod transitions;
 mod trashed;
 mod types;
 mod upgrade;

@@ -12,10 +12,10 @@ use crate::layout::dirs::now_ms;
 use crate::layout::names;
 use crate::layout::replica_cache::{CachedReplica, encode};
 use crate::layout::used_cache::UsedCache;
-use crate::lifecycle::commit;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
+use crate::transitions::commit;
 use crate::volume::BlockPoolSlice;
 use crate::volume::stop_mark::Mark;
 

@@ -17,10 +17,10 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::{FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
-use crate::lifecycle::{commit, volume_failure};
 use crate::shared::StoreShared;
 use crate::staging_leftovers;
 use crate::state::{StoreProtection, StoreState};
+use crate::transitions::{commit, volume_failure};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::commit_rounds::CommitRounds;
 use crate::volume::shared_mount::SharedMount;
@@ -79,7 +79,7 @@ pub async fn open(
     if let Some(protection) = &inner.protection {
         protection.store_opened(&inner).await?;
     }
-    crate::lifecycle::delete::start_lanes(&inner);
+    crate::transitions::delete::start_lanes(&inner);
     crate::background::block_scanner::start(&inner);
     crate::background::suspects::start(&inner);
     let scanner = crate::background::directory_scanner::run(Arc::clone(&inner));

@@ -12,11 +12,11 @@ use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::ScanReport;
 use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
-use crate::lifecycle::volume_failure;
 use crate::pool::add_remove;
 use crate::report::{VolumeReport, VolumeTimes};
 use crate::shared::StoreShared;
 use crate::state::{StoreProtection, StoreState};
+use crate::transitions::volume_failure;
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, ReplicaReport, StartOption, StorageInfo,
     StorageReport, StoreEvent,

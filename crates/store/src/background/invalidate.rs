@@ -13,9 +13,9 @@ use hayloft_wire::ids::{Block, PoolId};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::delete::discard;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
+use crate::transitions::delete::discard;
 use crate::types::StoreEvent;
 use crate::volume::invalidations::AT_ONCE;
 use crate::volume::{BlockPoolSlice, Volume};

@@ -15,11 +15,11 @@ use tracing::{debug, warn};
 
 use crate::counts::ScanCounts;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::volume_failure;
 use crate::reader::{MissingMeta, ReplicaReader, open_alone, open_reader};
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
+use crate::transitions::volume_failure;
 use crate::types::StoreEvent;
 use crate::volume::Volume;
 

@@ -11,11 +11,11 @@ use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
 use crate::replica::{FinalReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
+use crate::transitions::volume_failure::examine;
 use crate::types::ReplicaRef;
 use crate::volume::{BlockPoolSlice, footprint};
 use crate::writer::create::Tried;
@@ -182,7 +182,7 @@ async fn copy_and_switch(
         let _ = pool.put(id, Slot::Finalized(replica));
         return Err(refused);
     }
-    if let Err(error) = crate::lifecycle::delete::discard_files(
+    if let Err(error) = crate::transitions::delete::discard_files(
         inner,
         pool,
         from,

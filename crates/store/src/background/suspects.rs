@@ -21,9 +21,9 @@ use tracing::Instrument as _;
 use super::look::{Looker, NotWhole, Pace, Sure};
 use super::search;
 use crate::error::StoreError;
-use crate::lifecycle::volume_failure::LACKING;
 use crate::replica::suspect::{Suspect, Why};
 use crate::state::StoreState;
+use crate::transitions::volume_failure::LACKING;
 
 /// Suspects that may wait on a volume; more are forgotten, a search or the round finds them.
 const SUSPECTS_MAX: usize = 10_000;

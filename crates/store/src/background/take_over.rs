@@ -12,12 +12,12 @@ use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 
 use super::move_replica::{copy_verified, link_pair, source};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
 use crate::replica::reference::reference_of;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
+use crate::transitions::volume_failure::examine;
 use crate::types::TakenOver;
 use crate::volume::{BlockPoolSlice, footprint};
 use crate::writer::create::Tried;

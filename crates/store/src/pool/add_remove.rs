@@ -63,7 +63,7 @@ pub async fn add_pool(
                 warn!(volume = %volume.root.display(), pool = %pool.id(), %error, "this pool does \
                     without the volume");
             }
-            Err(e) => crate::lifecycle::volume_failure::fail(inner, volume, &e.to_string()).await,
+            Err(e) => crate::transitions::volume_failure::fail(inner, volume, &e.to_string()).await,
         }
     }
     startup::check_tolerance(inner, inner.volumes().len())?;
@@ -82,7 +82,7 @@ pub async fn add_pool(
     }
     inner.remember().await;
     for volume in &volumes {
-        crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
+        crate::transitions::volume_failure::leave_if_failed(inner, volume);
     }
     Ok(())
 }

@@ -7,13 +7,13 @@ use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::volume_failure::LACKING;
 use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
 use crate::pool::duplicates;
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::startup;
 use crate::state::StoreState;
+use crate::transitions::volume_failure::LACKING;
 use crate::types::{StartOption, StoreEvent};
 use crate::upgrade::FoundUpgrade;
 use crate::volume::commit_rounds::CommitRounds;
@@ -145,7 +145,7 @@ pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
     // Before other tasks work on the winners, whose files may have to go where these are.
     duplicates::settle_all(losers, inner, pool).await;
     verify_recent(inner, pool, slice, loaded.recent);
-    crate::lifecycle::delete::clear_leftovers(inner, slice, loaded.leftovers);
+    crate::transitions::delete::clear_leftovers(inner, slice, loaded.leftovers);
     crate::upgrade::join_rolling(inner, pool, slice).await;
     crate::upgrade::watch(inner, slice);
 }

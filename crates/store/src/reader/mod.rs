@@ -16,9 +16,9 @@ use hayloft_wire::ids::ExtendedBlock;
 use tracing::debug;
 
 use crate::error::StoreError;
-use crate::lifecycle::volume_failure::examine;
 use crate::protection::{Damage, DecodedFiles, Mender};
 use crate::state::StoreState;
+use crate::transitions::volume_failure::examine;
 use crate::types::StorageInfo;
 use crate::volume::BlockPoolSlice;
 

@@ -13,13 +13,13 @@ use super::decoded::{open_degraded, open_instead};
 use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard};
 use super::{Own, ReplicaReader};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::volume_failure::examine;
 use crate::protection::Damage;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::Pair;
 use crate::replica::open_files::OpenFiles;
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
+use crate::transitions::volume_failure::examine;
 use crate::types::StoreEvent;
 use crate::volume::{BlockPoolSlice, footprint};
 
@@ -173,7 +173,7 @@ async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
         .await;
     if !matches!(healthy, Ok(true)) {
         // The directory of finalized replicas is gone.
-        crate::lifecycle::volume_failure::check_soon(inner, &slice.volume);
+        crate::transitions::volume_failure::check_soon(inner, &slice.volume);
         return;
     }
     let _latch = pool.latches.acquire(id).await;

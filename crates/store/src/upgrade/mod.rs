@@ -32,9 +32,9 @@ use transition::{FINALIZED_TMP, Present};
 use crate::error::StoreError;
 use crate::layout::dirs::make_dir;
 use crate::layout::names::PREVIOUS;
-use crate::lifecycle::delete::{clear_leftovers, remove_later};
-use crate::lifecycle::volume_failure::examine;
 use crate::state::StoreState;
+use crate::transitions::delete::{clear_leftovers, remove_later};
+use crate::transitions::volume_failure::examine;
 use crate::volume::BlockPoolSlice;
 
 /// How deep `trash` mirrors `current`: `trash/finalized/subdirA/subdirB`.

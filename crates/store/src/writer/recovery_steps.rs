@@ -6,8 +6,6 @@ use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, OpenMode};
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::StoreError;
-use crate::lifecycle::exclusive::WriterLock;
-use crate::lifecycle::volume_failure::examine;
 use crate::load::{Cut, Valid, validate};
 use crate::protection::ReplicaChange;
 use crate::replica::Tail;
@@ -16,6 +14,8 @@ use crate::replica::files::{self, Pair};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
+use crate::transitions::exclusive::WriterLock;
+use crate::transitions::volume_failure::examine;
 use crate::types::{ReplicaRef, StoreEvent};
 use crate::volume::{BlockPoolSlice, footprint};
 

@@ -9,11 +9,11 @@ use hayloft_wire::checksum::DataChecksum;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
-use crate::lifecycle::commit;
 use crate::replica::LiveReplica;
 use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
+use crate::transitions::commit;
 use crate::volume::footprint;
 use crate::writer::append_plan::Plan;
 use crate::writer::elsewhere::CurrentReplica;

@@ -200,7 +200,7 @@ async fn a_volume_is_put_in_while_the_disk_of_a_lesser_replica_hangs() {
     let latch = tokio::time::timeout(Duration::from_millis(100), pool.latches.acquire(7)).await;
     assert!(latch.is_err());
     let hangs = node.store.0.volumes()[0].clone();
-    crate::lifecycle::volume_failure::fail(&node.store.0, &hangs, "a test").await;
+    crate::transitions::volume_failure::fail(&node.store.0, &hangs, "a test").await;
     let latch = tokio::time::timeout(SOON, pool.latches.acquire(7)).await;
     drop(latch.expect("no task waits for a disk that has failed"));
     let stop = tokio::time::timeout(SOON, node.store.shutdown()).await;

@@ -23,13 +23,13 @@ use super::{commit, trash};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DELETING;
 use crate::layout::names;
-use crate::lifecycle::exclusive::{Stopped, stop_writer};
-use crate::lifecycle::volume_failure::examine;
 use crate::protection::ReplicaChange;
 use crate::replica::block_pool::Pool;
 use crate::replica::live::directory;
 use crate::replica::{ReplicaDir, Slot};
 use crate::state::{Delete, StoreState};
+use crate::transitions::exclusive::{Stopped, stop_writer};
+use crate::transitions::volume_failure::examine;
 use crate::types::StoreEvent;
 use crate::volume::{BlockPoolSlice, Volume};
 
@@ -96,7 +96,7 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
                     warn!(%block, %error, "cannot remove a deleted replica; it is tried again at \
                         the next start");
                     if error.kind().suspects_volume() {
-                        crate::lifecycle::volume_failure::suspect(inner, volume, &error);
+                        crate::transitions::volume_failure::suspect(inner, volume, &error);
                     }
                 }
             }

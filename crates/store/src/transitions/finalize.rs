@@ -6,13 +6,13 @@ use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::StoreError;
-use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files;
 use crate::replica::reference::reference_of;
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
+use crate::transitions::volume_failure::examine;
 use crate::types::{ReplicaRef, StoreEvent};
 
 /// As [`finalize_live`] for a replica that a recovery has settled. Where closes are synced its
