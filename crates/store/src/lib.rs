@@ -10,21 +10,16 @@ mod background;
 mod check_swap;
 mod config;
 mod counts;
-mod directories;
 mod error;
-mod hot_swap;
 pub mod inside;
 mod layout;
 mod load;
-mod pool;
 mod protection;
 mod reader;
 mod replica;
 mod report;
+mod service;
 mod shared;
-mod shutdown;
-mod staging_leftovers;
-mod startup;
 mod state;
 mod store;
 mod store_replicas;
@@ -33,20 +28,21 @@ mod tests;
 mod transitions;
 mod trashed;
 mod types;
-mod upgrade;
 mod volume;
 mod writer;
 
-pub use check_swap::{Obstacle, check_swap, is_volume};
+pub use check_swap::{Obstacle, check_swap};
 pub use config::{
     DirectoryScanConfig, ErrorsConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing,
     VolumeConfig,
 };
 pub use counts::ScanReport;
-pub use directories::nodes_below;
 pub use error::{StoreError, StoreErrorKind};
+pub use layout::version::is_volume;
 pub use reader::ReplicaReader;
 pub use report::{VolumeReport, VolumeTimes};
+pub use service::directories::nodes_below;
+pub use service::upgrade::{HeldByUpgrades, RollingUpgradeState};
 pub use shared::StoreShared;
 pub use state::StoreProtection;
 pub use store::Store;
@@ -56,6 +52,5 @@ pub use types::{
     ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, TakenOver,
     WriteOptions,
 };
-pub use upgrade::{HeldByUpgrades, RollingUpgradeState};
 pub use volume::errors::DiskErrors;
 pub use writer::{AckHandle, Due, ReplicaWriter};

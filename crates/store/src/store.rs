@@ -12,8 +12,11 @@ use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::ScanReport;
 use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
-use crate::pool::add_remove;
+use crate::report;
 use crate::report::{VolumeReport, VolumeTimes};
+use crate::service::pool::add_remove;
+use crate::service::upgrade::{HeldByUpgrades, RollingUpgradeState};
+use crate::service::{hot_swap, shutdown, startup, upgrade};
 use crate::shared::StoreShared;
 use crate::state::{StoreProtection, StoreState};
 use crate::transitions::volume_failure;
@@ -21,8 +24,6 @@ use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, ReplicaReport, StartOption, StorageInfo,
     StorageReport, StoreEvent,
 };
-use crate::upgrade::{HeldByUpgrades, RollingUpgradeState};
-use crate::{hot_swap, report, shutdown, startup, upgrade};
 
 /// Replicas on the volumes of one datanode. Cheap to clone; all clones are the same store.
 #[derive(Clone, Debug)]

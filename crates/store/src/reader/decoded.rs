@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hayloft_wire::ids::{Block, ExtendedBlock};
 
-use super::ReplicaReader;
+use super::replica_reader::ReplicaReader;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::protection::Damage;
 use crate::replica::block_pool::Pool;

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::decoded::{open_degraded, open_instead};
 use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard};
-use super::{Own, ReplicaReader};
+use super::replica_reader::{Own, ReplicaReader};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::protection::Damage;
 use crate::replica::block_pool::Pool;

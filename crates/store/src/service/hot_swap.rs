@@ -8,11 +8,11 @@ use hayloft_io::locks;
 use tracing::{info, warn};
 
 use crate::config::VolumeConfig;
-use crate::directories;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::load::Progress;
-use crate::pool::{add_remove, join};
-use crate::startup::admit;
+use crate::service::directories;
+use crate::service::pool::{add_remove, join};
+use crate::service::startup::admit;
 use crate::state::StoreState;
 use crate::transitions::commit;
 use crate::types::StartOption;

@@ -15,7 +15,7 @@ use crate::layout::dirs::{FILE_MODE, read_small};
 use crate::layout::names::{CURRENT, PREVIOUS, PoolPaths, VERSION};
 use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX, VersionError};
 use crate::replica::block_pool::Pool;
-use crate::upgrade;
+use crate::service::upgrade;
 use crate::volume::Volume;
 
 /// What the directory of a pool on a volume says.

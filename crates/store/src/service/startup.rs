@@ -12,13 +12,13 @@ use uuid::Uuid;
 
 use crate::background::space_watch::watch_space;
 use crate::config::{StoreConfig, VolumeConfig, tolerated};
-use crate::directories;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::{FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
+use crate::service::directories;
+use crate::service::staging_leftovers;
 use crate::shared::StoreShared;
-use crate::staging_leftovers;
 use crate::state::{StoreProtection, StoreState};
 use crate::transitions::{commit, volume_failure};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};

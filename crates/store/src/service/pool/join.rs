@@ -8,14 +8,14 @@ use tracing::{info, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
-use crate::pool::duplicates;
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
-use crate::startup;
+use crate::service::pool::duplicates;
+use crate::service::startup;
+use crate::service::upgrade::FoundUpgrade;
 use crate::state::StoreState;
 use crate::transitions::volume_failure::LACKING;
 use crate::types::{StartOption, StoreEvent};
-use crate::upgrade::FoundUpgrade;
 use crate::volume::commit_rounds::CommitRounds;
 use crate::volume::{BlockPoolSlice, Volume, footprint};
 
@@ -72,7 +72,7 @@ async fn try_slice(
 ) -> Result<Joining, StoreError> {
     startup::format_if_new(inner, volume).await?;
     let slice = Arc::new(BlockPoolSlice::new(Arc::clone(volume), pool.id().clone()));
-    let upgrade = crate::upgrade::prepare(&pool.spec, &slice, start).await?;
+    let upgrade = crate::service::upgrade::prepare(&pool.spec, &slice, start).await?;
     let options = LoadOptions {
         data_files: volume.data_files(),
         cache_expiry: inner.config.replica_cache_expiry,
@@ -115,7 +115,7 @@ pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
     let slice = &slice;
     locks::write(&slice.volume.slices).push(Arc::clone(slice));
     pool.join(Arc::clone(slice));
-    crate::upgrade::note(pool, slice, upgrade);
+    crate::service::upgrade::note(pool, slice, upgrade);
     pool.map.reserve(loaded.finalized.len());
     let mut used = 0_u64;
     let mut losers = Vec::new();
@@ -146,8 +146,8 @@ pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
     duplicates::settle_all(losers, inner, pool).await;
     verify_recent(inner, pool, slice, loaded.recent);
     crate::transitions::delete::clear_leftovers(inner, slice, loaded.leftovers);
-    crate::upgrade::join_rolling(inner, pool, slice).await;
-    crate::upgrade::watch(inner, slice);
+    crate::service::upgrade::join_rolling(inner, pool, slice).await;
+    crate::service::upgrade::watch(inner, slice);
 }
 
 /// Verifies in the background, the newest first, replicas that a stop may have damaged. The stamp

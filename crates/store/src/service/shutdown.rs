@@ -57,7 +57,7 @@ pub async fn shutdown(inner: &Arc<StoreState>) {
     let pools = inner.pools();
     let mut quiet = true;
     for pool in &pools {
-        quiet &= crate::pool::add_remove::stop_writers(inner, pool).await;
+        quiet &= crate::service::pool::add_remove::stop_writers(inner, pool).await;
     }
     locks::write(&inner.delete_queues).clear();
     inner.tasks.close();

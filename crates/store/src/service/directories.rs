@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 
 use hayloft_io::{locks, mount_of};
 
-use crate::check_swap::is_volume;
 use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::read_small;
 use crate::layout::names::{CURRENT, VERSION};
-use crate::layout::version::{VERSION_BYTES_MAX, VersionError, VolumeVersion};
+use crate::layout::version::{VERSION_BYTES_MAX, VersionError, VolumeVersion, is_volume};
 use crate::state::{StoreIdentity, StoreState};
 use crate::volume::OpenedVolume;
 use crate::volume::remembered::NodeMemory;
