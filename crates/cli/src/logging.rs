@@ -159,7 +159,7 @@ mod tests {
         let _subscriber = tracing_subscriber::registry().with(layer);
         log.set("hayloft_store", "DEBUG").expect("a level");
         assert_eq!(
-            (log.level("hayloft_store::parity"), log.level("")),
+            (log.level("hayloft_store::background"), log.level("")),
             ("DEBUG", "INFO")
         );
         log.set("", "FATAL").expect("a level");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use hayloft_conf::{Configuration, keys};
-use hayloft_store::{ParityRequest, ParityStatus};
+use hayloft_protection::{ParityRequest, ParityStatus};
 
 use crate::error::{CliError, FINDING};
 use crate::progress::ProgressStep;

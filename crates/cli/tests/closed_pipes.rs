@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use hayloft_store::ParityStatus;
+use hayloft_protection::ParityStatus;
 
 /// What shells make of a filter that SIGPIPE ended.
 const CLOSED: i32 = 141;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hayloft_store::{LackingParityGroup, ParityStatus, VolumeParity};
+use hayloft_protection::{LackingParityGroup, ParityStatus, VolumeParity};
 use serde_json::Value;
 
 fn pool(args: &[&str], conf: &Path) -> Output {

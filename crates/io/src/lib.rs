@@ -36,6 +36,7 @@ mod known;
 mod latency;
 mod load;
 mod lock;
+pub mod locks;
 mod mapping;
 mod means;
 pub mod meta;

@@ -119,8 +119,8 @@ mod tests {
             Some("hayloft_store")
         );
         assert_eq!(
-            of("hayloft_store::parity").as_deref(),
-            Some("hayloft_store::parity")
+            of("hayloft_protection::heal").as_deref(),
+            Some("hayloft_protection::heal")
         );
         assert_eq!(of("root").as_deref(), Some(""));
         assert_eq!(of(&format!("hayloft_{}", "x".repeat(200))), None);

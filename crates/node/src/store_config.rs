@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use hayloft_io::DiskSettings;
+use hayloft_protection::ParityConfig;
 use hayloft_store::{
-    DirectoryScanConfig, ErrorsConfig, ParityConfig, ReservedSpace, ScanConfig, StoreConfig,
-    VolumeChoosing, VolumeConfig,
+    DirectoryScanConfig, ErrorsConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing,
+    VolumeConfig,
 };
 
 use hayloft_conf::{Calculator, ChoosingPolicy, Configuration, keys};
@@ -55,13 +56,14 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
         write_memory: usize::try_from(write_memory(config)).unwrap_or(usize::MAX),
         page_cache: crate::memory::usable() / sharers(config),
         scan: scan(config),
-        parity: parity(config),
         directory_scan: directory_scan(config),
         ..StoreConfig::default()
     }
 }
 
-fn parity(config: &Configuration) -> Option<ParityConfig> {
+/// How finalized replicas are protected; `None`: they are not.
+#[must_use]
+pub fn parity(config: &Configuration) -> Option<ParityConfig> {
     let shape = config.get(&keys::POOL_PARITY)?;
     Some(ParityConfig {
         disks: config.get(&keys::POOL_PARITY_DISKS),

@@ -11,7 +11,7 @@ use hayloft_io::RecordLock;
 use crate::layout::dirs::read_small;
 use crate::layout::names::{CURRENT, IN_USE_LOCK, PoolPaths, VERSION};
 use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX, VolumeVersion};
-use crate::upgrade::{Unfinished, interrupted};
+use crate::service::upgrade::{Unfinished, interrupted};
 
 const FINISH: &str = "start Hayloft and stop it: the start ends it";
 
@@ -69,14 +69,6 @@ pub fn check_swap(volumes: &[PathBuf]) -> Result<(), Obstacle> {
         }
     }
     Ok(())
-}
-
-/// Whether a DataNode has used the directory as a volume: it has the VERSION of one. Blocking.
-#[must_use]
-pub fn is_volume(dir: &Path) -> bool {
-    let read = read_small(&dir.join(CURRENT).join(VERSION), VERSION_BYTES_MAX);
-    let version = read.ok().flatten();
-    version.is_some_and(|bytes| VolumeVersion::parse(&bytes).is_ok())
 }
 
 /// No DataNode runs on the directory.

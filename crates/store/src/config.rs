@@ -6,8 +6,6 @@ use std::time::Duration;
 use hayloft_io::DiskSettings;
 use hayloft_wire::ids::StorageType;
 
-use crate::parity::ParityConfig;
-
 /// Space kept free on a volume for others than HDFS: bytes, or a share of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReservedSpace {
@@ -141,7 +139,7 @@ pub struct StoreConfig {
     /// Permission bits enforced on the volume directories (`dfs.datanode.data.dir.perm`).
     pub perm: u32,
     /// How many volumes may fail before the store gives up; -1: go on while one lives. Without
-    /// effect under parity.
+    /// effect with protection.
     pub failed_volumes_tolerated: i32,
     /// Whether a DISK and an ARCHIVE volume on one mount share its capacity
     /// (`dfs.datanode.same-disk-tiering.enabled`): then the share of ARCHIVE, 0.0 to 1.0, where no
@@ -196,8 +194,6 @@ pub struct StoreConfig {
     pub scan: ScanConfig,
     /// Directory scanner.
     pub directory_scan: DirectoryScanConfig,
-    /// How finalized replicas are protected by parity; `None`: they are not.
-    pub parity: Option<ParityConfig>,
     /// Faults of the disk under a directory.
     #[cfg(any(test, feature = "faults"))]
     pub faults: Option<(PathBuf, std::sync::Arc<hayloft_io::decorators::Faults>)>,
@@ -244,21 +240,8 @@ impl Default for StoreConfig {
                 reconcile_batch: 1000,
                 reconcile_pause: Duration::from_secs(2),
             },
-            parity: None,
             #[cfg(any(test, feature = "faults"))]
             faults: None,
-        }
-    }
-}
-
-impl StoreConfig {
-    /// How many volumes may fail. With parity any number, while one lives: what a failed one had is
-    /// decoded and rebuilt, and where too many are gone the rest can still be served.
-    #[must_use]
-    pub fn tolerated_failures(&self) -> i32 {
-        match self.parity {
-            Some(_) => -1,
-            None => self.failed_volumes_tolerated,
         }
     }
 }

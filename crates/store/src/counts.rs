@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
+use hayloft_io::locks;
 use hayloft_wire::ids::ExtendedBlock;
 use tokio::time::Instant;
 
-use crate::locks;
 use crate::types::StorageInfo;
 use crate::volume::Volume;
 

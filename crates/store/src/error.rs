@@ -64,15 +64,18 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn illegal(message: impl Into<String>) -> Self {
+    /// The operation makes no sense in the state that something is in.
+    pub fn illegal(message: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::Illegal, message)
     }
 
-    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+    /// Something is not there.
+    pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::NotFound, message)
     }
 
-    pub(crate) fn incompatible(message: impl Into<String>) -> Self {
+    /// Directories, or what is configured, do not fit.
+    pub fn incompatible(message: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::Incompatible, message)
     }
 
@@ -92,11 +95,13 @@ impl StoreError {
         self.kind == StoreErrorKind::Incompatible && kind == Some(IoErrorKind::Locked)
     }
 
-    pub(crate) fn corrupt(message: impl Into<String>) -> Self {
+    /// Bytes are not what they should be.
+    pub fn corrupt(message: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::Corrupt, message)
     }
 
-    pub(crate) fn closed(message: impl Into<String>) -> Self {
+    /// The store, or what would do the work, has ended.
+    pub fn closed(message: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::Closed, message)
     }
 

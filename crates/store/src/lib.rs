@@ -10,51 +10,47 @@ mod background;
 mod check_swap;
 mod config;
 mod counts;
-mod directories;
 mod error;
-mod hot_swap;
+pub mod inside;
 mod layout;
-mod lifecycle;
 mod load;
-pub mod locks;
-mod parity;
-mod pool;
+mod protection;
 mod reader;
 mod replica;
 mod report;
+mod service;
 mod shared;
-mod shutdown;
-mod startup;
 mod state;
 mod store;
 mod store_replicas;
 #[cfg(test)]
 mod tests;
+mod transitions;
 mod trashed;
 mod types;
-mod upgrade;
 mod volume;
 mod writer;
 
-pub use check_swap::{Obstacle, check_swap, is_volume};
+pub use check_swap::{Obstacle, check_swap};
 pub use config::{
     DirectoryScanConfig, ErrorsConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing,
     VolumeConfig,
 };
 pub use counts::ScanReport;
-pub use directories::nodes_below;
 pub use error::{StoreError, StoreErrorKind};
-pub use parity::{LackingParityGroup, ParityConfig, ParityRequest, ParityStatus, VolumeParity};
+pub use layout::version::is_volume;
 pub use reader::ReplicaReader;
-pub use report::VolumeTimes;
+pub use report::{VolumeReport, VolumeTimes};
+pub use service::directories::nodes_below;
+pub use service::upgrade::{HeldByUpgrades, RollingUpgradeState};
 pub use shared::StoreShared;
+pub use state::StoreProtection;
 pub use store::Store;
 pub use trashed::{TrashedReplica, UpgradeLeftovers, hold_volume, upgrade_leftovers};
 pub use types::{
     FailureSummary, NodeStorageInfo, PacketData, PacketDataError, Pieces, PoolSpec, RecoveryInfo,
     ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, TakenOver,
-    VolumeReport, WriteOptions,
+    WriteOptions,
 };
-pub use upgrade::{HeldByUpgrades, RollingUpgradeState};
 pub use volume::errors::DiskErrors;
 pub use writer::{AckHandle, Due, ReplicaWriter};

@@ -7,14 +7,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hayloft_io::IoOp;
-use hayloft_wire::ids::PoolId;
+use hayloft_wire::ids::{PoolId, ReplicaState};
 
-use crate::parity;
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
-use crate::replica::reference::{reference_of, reported};
+use crate::replica::reference::{reference_degraded, reference_of, reported};
 use crate::state::StoreState;
-use crate::types::{ReplicaRef, ReplicaReport, StorageInfo, StorageReport, VolumeReport};
+use crate::types::{ReplicaRef, ReplicaReport, StorageInfo, StorageReport};
+use crate::volume::errors::DiskErrors;
+use crate::volume::footprint;
 
 /// Operations on names, as Apache's volume metrics count them.
 const NAMES: [IoOp; 13] = [
@@ -47,17 +48,36 @@ pub struct VolumeTimes {
     pub write: (u64, Duration),
 }
 
+/// One volume in `dfsadmin -getVolumeReport`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeReport {
+    /// Directory.
+    pub path: PathBuf,
+    /// Id and type.
+    pub storage: StorageInfo,
+    /// Bytes used by HDFS.
+    pub used: u64,
+    /// Bytes free for HDFS.
+    pub free: u64,
+    /// Bytes reserved by configuration.
+    pub reserved: u64,
+    /// Bytes reserved for replicas being written.
+    pub reserved_for_replicas: u64,
+    /// Finalized and other replicas on it.
+    pub blocks: u64,
+    /// Errors of its disk.
+    pub errors: DiskErrors,
+}
+
 /// See [`Store::storage_reports`](crate::Store::storage_reports).
 #[must_use]
 pub fn storage_reports(inner: &StoreState, pool: &PoolId) -> Vec<StorageReport> {
     let volumes = inner.volumes();
     let reports = volumes.iter().map(|v| {
         let n = v.numbers();
-        // What parity of the replicas to come will take.
-        let parity = inner
-            .config
-            .parity
-            .map_or(0, |p| p.shape.share_of(n.remaining));
+        // What protecting the replicas to come will take.
+        let protection = inner.protection.as_ref();
+        let kept_free = protection.map_or(0, |p| p.share_of(n.remaining));
         // By the mount the NameNode counts others' files once. Parts of a file system that
         // virtual nodes share are told in part already.
         let beside = volumes.iter().filter(|o| o.mount == v.mount).count() > 1;
@@ -65,9 +85,9 @@ pub fn storage_reports(inner: &StoreState, pool: &PoolId) -> Vec<StorageReport> 
         StorageReport {
             storage: v.info.clone(),
             failed: false,
-            capacity: n.capacity.saturating_sub(parity),
+            capacity: n.capacity.saturating_sub(kept_free),
             dfs_used: n.used,
-            remaining: n.remaining.saturating_sub(parity),
+            remaining: n.remaining.saturating_sub(kept_free),
             block_pool_used: v.slice(pool).map_or(0, |s| s.used.get()),
             non_dfs_used: n.non_dfs_used,
             mount: if shared {
@@ -78,7 +98,7 @@ pub fn storage_reports(inner: &StoreState, pool: &PoolId) -> Vec<StorageReport> 
         }
     });
     let mut reports = reports.collect();
-    parity::append_storages(inner, pool, &mut reports);
+    append_storages(inner, pool, &mut reports);
     reports
 }
 
@@ -105,7 +125,7 @@ pub fn block_report(pool: &Pool) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
         // misses it here.
         .chain(left.into_iter().map(|storage| (storage, Vec::new())))
         .collect();
-    parity::append_reports(pool, &mut lists);
+    append_reports(pool, &mut lists);
     lists
 }
 
@@ -127,7 +147,7 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
             reserved: n.reserved,
             reserved_for_replicas: n.reserved_for_replicas,
             blocks: blocks.get(&v.index).copied().unwrap_or(0),
-            errors: crate::volume::errors::DiskErrors {
+            errors: DiskErrors {
                 places: v.errors.places(inner.config.errors.window),
                 total: v.errors.total(),
                 searching: v.errors.searching.load(Ordering::Relaxed),
@@ -141,7 +161,7 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
 #[must_use]
 pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
     let Some(slot) = pool.map.get(id) else {
-        return parity::reference_degraded(pool, id);
+        return reference_degraded(pool, id);
     };
     match slot {
         Slot::Live(live) => Some(crate::replica::reference::reference(pool, &live)),
@@ -171,4 +191,47 @@ pub fn avoid(inner: &StoreState, paths: &[&Path]) {
         let avoid = paths.contains(&volume.root.as_path());
         volume.avoid.store(avoid, Ordering::Relaxed);
     }
+}
+
+/// Adds degraded replicas to a full report, each under the storage that it was on.
+fn append_reports(pool: &Pool, lists: &mut Vec<(StorageInfo, Vec<ReplicaReport>)>) {
+    for (id, replica) in pool.all_degraded() {
+        let report = ReplicaReport {
+            block: replica.block(id),
+            state: ReplicaState::Finalized,
+        };
+        match lists.iter_mut().find(|(s, _)| s.id == replica.storage.id) {
+            Some((_, list)) => list.push(report),
+            None => lists.push((replica.storage, vec![report])),
+        }
+    }
+}
+
+/// Adds the storages of degraded replicas to a heartbeat: full, so that nothing is placed there.
+fn append_storages(store: &StoreState, pool: &PoolId, reports: &mut Vec<StorageReport>) {
+    let mut storages: HashMap<Arc<str>, StorageReport> = HashMap::new();
+    for each in store.pools() {
+        each.for_each_degraded(|_, replica| {
+            let bytes = footprint(replica.len, None);
+            let id = Arc::clone(&replica.storage.id);
+            let report = storages.entry(id).or_insert_with(|| StorageReport {
+                storage: replica.storage.clone(),
+                failed: false,
+                capacity: 0,
+                dfs_used: 0,
+                remaining: 0,
+                block_pool_used: 0,
+                non_dfs_used: 0,
+                mount: String::new(),
+            });
+            report.capacity = report.capacity.saturating_add(bytes);
+            report.dfs_used = report.capacity;
+            if each.id() == pool {
+                report.block_pool_used = report.block_pool_used.saturating_add(bytes);
+            }
+        });
+    }
+    let new = |r: &StorageReport| !reports.iter().any(|known| known.storage.id == r.storage.id);
+    let more: Vec<_> = storages.into_values().filter(new).collect();
+    reports.extend(more);
 }

@@ -1,10 +1,9 @@
 //! What the stores of one process have together.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use hayloft_io::{BufferPool, Disks};
 
-use crate::parity::{Parity, ParityConfig};
 use crate::volume::file_system::FileSystems;
 
 /// Disks, memory and space of file systems of the stores of one process. Clones are the same.
@@ -16,10 +15,6 @@ pub struct StoreShared {
     pub(crate) write_memory: BufferPool,
     /// The file systems under the volumes.
     pub(crate) file_systems: Arc<FileSystems>,
-    /// Parity over all volumes, once a store asks for it.
-    parity: Arc<OnceLock<Arc<Parity>>>,
-    /// Stores that there will be.
-    stores: usize,
 }
 
 impl StoreShared {
@@ -32,26 +27,12 @@ impl StoreShared {
             disks: Arc::default(),
             write_memory: BufferPool::new(write_memory),
             file_systems: Arc::new(FileSystems::shared()),
-            parity: Arc::default(),
-            stores: 1,
         }
     }
 
-    /// For so many stores: parity waits until it knows what all of them have.
-    #[must_use]
-    pub fn expecting(mut self, stores: usize) -> Self {
-        self.stores = stores.max(1);
-        self
-    }
-
-    /// The parity of the process; what the first store was told of it holds.
-    pub(crate) fn parity(&self, config: ParityConfig) -> Arc<Parity> {
-        let new = || Arc::new(Parity::new(config, self.stores));
-        Arc::clone(self.parity.get_or_init(new))
-    }
-
     /// For one store, whose volumes report their file systems as Apache's do.
-    pub(crate) fn alone(write_memory: usize) -> Self {
+    #[must_use]
+    pub fn alone(write_memory: usize) -> Self {
         Self {
             file_systems: Arc::default(),
             ..Self::new(write_memory)

@@ -2,70 +2,74 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use hayloft_io::decorators::Sampling;
+use hayloft_io::locks;
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, debug};
 
-use crate::background::suspects::Suspect;
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::StoreCounts;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::locks;
-use crate::parity::{self, Parity};
+use crate::protection::{Damage, Protection};
 use crate::replica::block_pool::Pool;
+use crate::replica::suspect::{Suspect, Why};
 use crate::shared::StoreShared;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose::{Candidate, Rounds, choose};
 use crate::volume::open::open_volume;
-use crate::volume::remembered::NodeMemory;
+use crate::volume::remembered::{NodeMemory, remember};
 use crate::volume::{BlockPoolSlice, OpenedVolume, Volume};
+
+/// What protects the finalized replicas of a store, or of all stores of a process.
+pub type StoreProtection = Arc<dyn Protection<StoreState>>;
 
 /// The state behind a [`Store`](crate::Store).
 #[derive(Debug)]
 pub struct StoreState {
     /// What the store was told.
-    pub config: StoreConfig,
+    pub(crate) config: StoreConfig,
     /// Who this node is.
-    pub identity: Mutex<StoreIdentity>,
+    pub(crate) identity: Mutex<StoreIdentity>,
     /// The volumes.
-    pub volumes: RwLock<Volumes>,
+    pub(crate) volumes: RwLock<Volumes>,
     /// What the volumes remember of each other.
-    pub memory: Mutex<NodeMemory>,
+    pub(crate) memory: Mutex<NodeMemory>,
     /// The configured directories, those that failed too.
-    pub configured: Mutex<Vec<PathBuf>>,
+    pub(crate) configured: Mutex<Vec<PathBuf>>,
     /// The loaded pools.
-    pub pools: RwLock<HashMap<PoolId, Arc<Pool>>>,
+    pub(crate) pools: RwLock<HashMap<PoolId, Arc<Pool>>>,
     /// Held while pools or volumes come and go.
-    pub changing: tokio::sync::Mutex<()>,
+    pub(crate) changing: tokio::sync::Mutex<()>,
     /// Events for the node.
-    pub events: mpsc::Sender<StoreEvent>,
+    pub(crate) events: mpsc::Sender<StoreEvent>,
     /// Is to stop: what may take long is to be left now.
-    pub ending: CancellationToken,
+    pub(crate) ending: CancellationToken,
     /// Told to stop.
     pub stop: CancellationToken,
     /// Background work.
     pub tasks: TaskTracker,
     /// What it shares with other stores of the process.
-    pub shared: StoreShared,
+    pub(crate) shared: StoreShared,
     /// Work on deletes, by number of the volume.
-    pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<Delete>>>,
+    pub(crate) delete_queues: RwLock<HashMap<u16, mpsc::Sender<Delete>>>,
     /// Replicas to look at soon, by number of the volume.
-    pub suspects: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
+    pub(crate) suspects: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
     /// Held while a volume is taken out of use that failed: how many may is counted then.
-    pub failing: tokio::sync::Mutex<()>,
-    /// Parity of finalized replicas.
-    pub parity: Option<Arc<Parity>>,
+    pub(crate) failing: tokio::sync::Mutex<()>,
+    /// What protects finalized replicas, if something does.
+    pub(crate) protection: Option<StoreProtection>,
     /// Which operations on the volumes are measured.
-    pub sampling: Arc<Sampling>,
+    pub(crate) sampling: Arc<Sampling>,
     /// What was done since it was opened.
-    pub counts: StoreCounts,
+    pub(crate) counts: StoreCounts,
     rounds: Mutex<Rounds>,
 }
 
@@ -110,8 +114,12 @@ pub struct Volumes {
 impl StoreState {
     /// Without volumes and pools.
     #[must_use]
-    pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, shared: StoreShared) -> Self {
-        let parity = config.parity.map(|config| shared.parity(config));
+    pub(crate) fn new(
+        config: StoreConfig,
+        events: mpsc::Sender<StoreEvent>,
+        shared: StoreShared,
+        protection: Option<StoreProtection>,
+    ) -> Self {
         let configured = config.volumes.iter().map(|v| v.path.clone()).collect();
         Self {
             config,
@@ -129,7 +137,7 @@ impl StoreState {
             delete_queues: RwLock::default(),
             suspects: RwLock::default(),
             failing: tokio::sync::Mutex::default(),
-            parity,
+            protection,
             sampling: Arc::new(Sampling::new(0)),
             counts: StoreCounts::default(),
             rounds: Mutex::default(),
@@ -140,12 +148,32 @@ impl StoreState {
     ///
     /// # Errors
     /// `Incompatible` when another DataNode uses the directory or it is of another make; `Io`.
-    pub async fn open_volume(&self, config: &VolumeConfig) -> Result<OpenedVolume, StoreError> {
-        open_volume(&self.config, &self.shared.disks, &self.sampling, config).await
+    pub(crate) async fn open_volume(
+        &self,
+        config: &VolumeConfig,
+    ) -> Result<OpenedVolume, StoreError> {
+        let opened = open_volume(&self.config, &self.shared.disks, &self.sampling, config).await?;
+        let suits = self.protection.as_ref().map(|p| p.suits(&*opened.engine));
+        suits.unwrap_or(Ok(())).map_err(|what| {
+            let doing = format!("opening volume {}", config.path.display());
+            StoreError::incompatible(format!("{doing}: {what}"))
+        })?;
+        Ok(opened)
+    }
+
+    /// How many volumes may fail; -1 is any number. With protection it is any number, while one
+    /// lives: what a failed one had is decoded and rebuilt, and where too many are gone the rest
+    /// can still be served.
+    #[must_use]
+    pub(crate) fn tolerated_failures(&self) -> i32 {
+        match self.protection {
+            Some(_) => -1,
+            None => self.config.failed_volumes_tolerated,
+        }
     }
 
     /// The identity, to look at or change.
-    pub fn identity(&self) -> MutexGuard<'_, StoreIdentity> {
+    pub(crate) fn identity(&self) -> MutexGuard<'_, StoreIdentity> {
         locks::lock(&self.identity)
     }
 
@@ -179,7 +207,7 @@ impl StoreState {
 
     /// Runs `work` to its end even if the caller goes away. An operation on files is not left half
     /// done, and no other operation gets at them before.
-    pub async fn complete<T: Send + 'static>(
+    pub(crate) async fn complete<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -193,17 +221,54 @@ impl StoreState {
 
     /// Sends an event; waits when the node is behind.
     ///
-    /// Of a damaged replica the node hears only if its parity group cannot mend it.
+    /// Of a damaged replica the node hears only if its protection cannot mend it.
     pub async fn send_event(self: &Arc<Self>, event: StoreEvent) {
-        let event = match event {
-            StoreEvent::Corrupt { block, storage } if self.parity.is_some() => {
-                parity::heal(self, block, storage, parity::Damage::Certain);
+        let event = match (event, &self.protection) {
+            (StoreEvent::Corrupt { block, storage }, Some(protection)) => {
+                protection.heal(self, block, storage, Damage::Certain);
                 return;
             }
-            event => event,
+            (event, _) => event,
         };
         // The node stops listening only when it ends.
         let _ = self.events.send(event).await;
+    }
+
+    /// The data of a replica may differ from its checksums: it is looked at soon.
+    pub fn mark_suspect(&self, block: &ExtendedBlock) {
+        self.mark(block, Why::Damage);
+    }
+
+    /// The disk did not give the files of a replica, or this range of its data: it is looked at
+    /// soon.
+    pub fn mark_unreadable(&self, block: &ExtendedBlock, at: Option<Range<u64>>) {
+        self.mark(block, Why::Unreadable(at));
+    }
+
+    fn mark(&self, block: &ExtendedBlock, why: Why) {
+        let Ok(pool) = self.pool(&block.pool) else {
+            return;
+        };
+        let Some(slot) = pool.map.get(block.block.id) else {
+            return;
+        };
+        let suspect = Suspect {
+            pool: block.pool.clone(),
+            id: block.block.id,
+            why,
+        };
+        let suspects = locks::read(&self.suspects);
+        let full = |sender: &mpsc::Sender<Suspect>| sender.try_send(suspect).is_err();
+        if suspects.get(&slot.volume()).is_some_and(full) {
+            debug!(%block, "too many suspects wait; the regular round finds this one");
+        }
+    }
+
+    /// Has all volumes remember those that are in use now.
+    pub(crate) async fn remember(&self) {
+        let configured = locks::lock(&self.configured).clone();
+        let uuid = self.identity().datanode_uuid.clone();
+        remember(&self.memory, &self.volumes(), &configured, uuid).await;
     }
 
     /// Whether the disk of a volume had an error a while ago: what can go elsewhere does.
@@ -213,7 +278,7 @@ impl StoreState {
     }
 
     /// Reserves room for a replica of `bytes` on one part of a pool; whether there was more.
-    pub fn reserve_on(&self, slice: &BlockPoolSlice, bytes: u64) -> bool {
+    pub(crate) fn reserve_on(&self, slice: &BlockPoolSlice, bytes: u64) -> bool {
         // As with choosing: two writers do not get the same room.
         let _rounds = locks::lock(&self.rounds);
         let _promise = self.shared.file_systems.promise();
@@ -230,7 +295,7 @@ impl StoreState {
     ///
     /// # Errors
     /// `OutOfSpace` when no healthy volume of the type has room.
-    pub fn choose_slice(
+    pub(crate) fn choose_slice(
         &self,
         pool: &Pool,
         storage_type: StorageType,

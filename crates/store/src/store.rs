@@ -12,18 +12,18 @@ use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::ScanReport;
 use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
-use crate::lifecycle::volume_failure;
-use crate::parity::ParityStatus;
-use crate::pool::add_remove;
-use crate::report::VolumeTimes;
+use crate::report;
+use crate::report::{VolumeReport, VolumeTimes};
+use crate::service::pool::add_remove;
+use crate::service::upgrade::{HeldByUpgrades, RollingUpgradeState};
+use crate::service::{hot_swap, shutdown, startup, upgrade};
 use crate::shared::StoreShared;
-use crate::state::StoreState;
+use crate::state::{StoreProtection, StoreState};
+use crate::transitions::volume_failure;
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, ReplicaReport, StartOption, StorageInfo,
-    StorageReport, StoreEvent, VolumeReport,
+    StorageReport, StoreEvent,
 };
-use crate::upgrade::{HeldByUpgrades, RollingUpgradeState};
-use crate::{hot_swap, report, shutdown, startup, upgrade};
 
 /// Replicas on the volumes of one datanode. Cheap to clone; all clones are the same store.
 #[derive(Clone, Debug)]
@@ -38,17 +38,20 @@ impl Store {
         events: mpsc::Sender<StoreEvent>,
     ) -> Result<Self, StoreError> {
         let shared = StoreShared::alone(config.write_memory);
-        Ok(Self(startup::open(config, events, shared).await?))
+        Self::open_sharing(config, events, shared, None).await
     }
 
     /// [`open`](Self::open) as one of several stores in this process, which have disks, memory and
-    /// the space of file systems together. The `write_memory` of `config` has no effect then.
+    /// the space of file systems together, and whose finalized replicas are protected. The
+    /// `write_memory` of `config` has no effect then.
     pub async fn open_sharing(
         config: StoreConfig,
         events: mpsc::Sender<StoreEvent>,
         shared: StoreShared,
+        protection: Option<StoreProtection>,
     ) -> Result<Self, StoreError> {
-        Ok(Self(startup::open(config, events, shared).await?))
+        let state = startup::open(config, events, shared, protection).await?;
+        Ok(Self(state))
     }
 
     /// Uuid of this datanode; made up and kept when all volumes are new.
@@ -185,11 +188,6 @@ impl Store {
         shutdown::disk_stats(&self.0)
     }
 
-    /// What there is of parity; `None` when none is configured.
-    pub fn parity_status(&self) -> Option<ParityStatus> {
-        self.0.parity.as_ref().map(|parity| parity.status())
-    }
-
     /// New replicas go to the volumes at `paths` only when no other has room; until the next call.
     pub fn avoid_volumes(&self, paths: &[&Path]) {
         report::avoid(&self.0, paths);
@@ -238,32 +236,10 @@ impl Store {
             .await
     }
 
-    /// Ends as a killed process would, but for the descriptors: nothing is saved, the locks go.
-    #[cfg(test)]
-    pub(crate) fn crash(&self) {
-        self.0.stop.cancel();
-        for volume in self.0.volumes() {
-            volume.unlock();
-        }
-    }
-
-    /// One round of parity, from its beginning to its end.
-    #[cfg(test)]
-    pub(crate) async fn parity_round(&self) -> Result<(), crate::parity::ParityEnded> {
-        let parity = self.0.parity.as_ref().expect("configured");
-        parity.round().await
-    }
-
     /// Deletes wait from now on.
     #[cfg(test)]
     pub(crate) fn stop_lanes(&self) {
         self.0.delete_queues.write().expect("not poisoned").clear();
-    }
-
-    /// Compares directories with memory now.
-    #[cfg(test)]
-    pub(crate) async fn scan_directories(&self) {
-        crate::background::directory_scanner::scan_all(&self.0).await;
     }
 
     /// Runs an operation to its end even if the caller goes away.

@@ -1,8 +1,10 @@
 //! The store's front door for single replicas.
 
+use std::sync::Arc;
+
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
 
-use crate::background::{invalidate, move_replica, suspects, take_over};
+use crate::background::{invalidate, move_replica, take_over};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::reader::{MissingMeta, ReplicaReader};
 use crate::state::StoreState;
@@ -10,7 +12,7 @@ use crate::store::Store;
 use crate::types::{RecoveryInfo, ReplicaRef, TakenOver, WriteOptions};
 use crate::writer::ReplicaWriter;
 use crate::writer::{block_recovery, create, pipeline_recovery};
-use crate::{parity, reader, report};
+use crate::{reader, report};
 
 impl Store {
     /// Starts a new RBW replica (stage PIPELINE_SETUP_CREATE).
@@ -52,7 +54,7 @@ impl Store {
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
         self.run(|inner| async move {
-            parity::rebuild_first(&inner, &block).await?;
+            rebuild_first(&inner, &block).await?;
             let work = || pipeline_recovery::append(&inner, &block, new_gs, expected_len);
             mending(&inner, &block, work).await
         })
@@ -69,7 +71,7 @@ impl Store {
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
         self.run(|inner| async move {
-            parity::rebuild_first(&inner, &block).await?;
+            rebuild_first(&inner, &block).await?;
             let work = || pipeline_recovery::recover_append(&inner, &block, new_gs, expected_len);
             mending(&inner, &block, work).await
         })
@@ -111,7 +113,7 @@ impl Store {
     ) -> Result<ReplicaRef, StoreError> {
         let block = block.clone();
         self.run(|inner| async move {
-            parity::rebuild_first(&inner, &block).await?;
+            rebuild_first(&inner, &block).await?;
             pipeline_recovery::recover_close(&inner, &block, new_gs, expected_len).await
         })
         .await
@@ -158,7 +160,7 @@ impl Store {
         match &opened {
             Err(e) if e.kind() == StoreErrorKind::Corrupt => self.mark_suspect(block),
             Err(e) if e.io_error().is_some_and(|e| e.kind().suspects_volume()) => {
-                suspects::mark_unreadable(&self.0, block, None);
+                self.0.mark_unreadable(block, None);
             }
             _ => {}
         }
@@ -195,7 +197,7 @@ impl Store {
     ) -> Result<Option<RecoveryInfo>, StoreError> {
         let block = block.clone();
         self.run(|inner| async move {
-            parity::rebuild_first(&inner, &block).await?;
+            rebuild_first(&inner, &block).await?;
             let work = || block_recovery::init(&inner, &block, recovery_id);
             mending(&inner, &block, work).await
         })
@@ -249,7 +251,7 @@ impl Store {
         target: StorageType,
         storage_id: Option<&str>,
     ) -> Result<TakenOver, StoreError> {
-        let there = std::sync::Arc::clone(&source.0);
+        let there = Arc::clone(&source.0);
         let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
         self.run(|here| async move {
             take_over::take_over(&here, &there, &block, target, storage_id.as_deref()).await
@@ -259,20 +261,30 @@ impl Store {
 
     /// A client reported the replica as bad, or reading it failed: it is looked at soon.
     pub fn mark_suspect(&self, block: &ExtendedBlock) {
-        suspects::mark_suspect(&self.0, block);
+        self.0.mark_suspect(block);
     }
 }
 
-/// Does `work`, and once more if it found the replica damaged and its parity group could mend it.
+/// Rebuilds the replica of a block of which only other disks have the bytes, before it changes.
+async fn rebuild_first(inner: &Arc<StoreState>, block: &ExtendedBlock) -> Result<(), StoreError> {
+    match &inner.protection {
+        Some(protection) => protection.rebuild_first(inner, block).await,
+        None => Ok(()),
+    }
+}
+
+/// Does `work`, and once more if it found the replica damaged and its protection could mend it.
 async fn mending<T, W: Future<Output = Result<T, StoreError>>>(
-    inner: &std::sync::Arc<StoreState>,
+    inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     work: impl Fn() -> W,
 ) -> Result<T, StoreError> {
-    match work().await {
-        Err(e) if e.kind() == StoreErrorKind::Corrupt && parity::heal_now(inner, block).await => {
+    match (work().await, &inner.protection) {
+        (Err(e), Some(protection))
+            if e.kind() == StoreErrorKind::Corrupt && protection.heal_now(inner, block).await =>
+        {
             work().await
         }
-        other => other,
+        (other, _) => other,
     }
 }

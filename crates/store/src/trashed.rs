@@ -13,7 +13,7 @@ use hayloft_wire::ids::PoolId;
 use crate::layout::names::{
     self, CURRENT, IN_USE_LOCK, PREVIOUS, ROLLING_UPGRADE_MARKER, ReplicaFile, TRASH,
 };
-use crate::upgrade::DEPTH_MAX;
+use crate::service::upgrade::DEPTH_MAX;
 
 /// A deleted replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -370,27 +370,6 @@ pub struct FailureSummary {
     pub lost_capacity: u64,
 }
 
-/// One volume in `dfsadmin -getVolumeReport`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeReport {
-    /// Directory.
-    pub path: PathBuf,
-    /// Id and type.
-    pub storage: StorageInfo,
-    /// Bytes used by HDFS.
-    pub used: u64,
-    /// Bytes free for HDFS.
-    pub free: u64,
-    /// Bytes reserved by configuration.
-    pub reserved: u64,
-    /// Bytes reserved for replicas being written.
-    pub reserved_for_replicas: u64,
-    /// Finalized and other replicas on it.
-    pub blocks: u64,
-    /// Errors of its disk.
-    pub errors: crate::volume::errors::DiskErrors,
-}
-
 /// A configured directory that is not in use.
 #[derive(Clone, Debug)]
 pub struct FailedVolume {
@@ -428,7 +407,7 @@ pub enum StoreEvent {
         /// Where.
         storage: StorageInfo,
     },
-    /// A replica has right files again, whatever was told of it before: it was decoded from parity.
+    /// A replica has right files again, whatever was told of it before: it was decoded.
     Mended {
         /// The block.
         block: ExtendedBlock,

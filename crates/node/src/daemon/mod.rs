@@ -17,9 +17,11 @@ mod running;
 mod stop;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use hayloft_protection::ParityProtection;
 use hayloft_store::{StartOption, StoreShared};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +31,7 @@ pub use error::StartError;
 
 use self::means::{ClientShares, Taken};
 use self::running::{Machinery, Opened, Running, span_of};
-use crate::store_config::write_memory;
+use crate::store_config::{self, write_memory};
 use crate::xceiver::{Settings, XceiverShared};
 use hayloft_conf::{Configuration, NodeName, SharedConfig, VirtualNode};
 
@@ -116,8 +118,11 @@ async fn look_at_directories(config: &Configuration) -> Result<Vec<String>, Star
 /// Made once, whatever the number of nodes.
 fn machinery(config: &Configuration, nodes: &[VirtualNode]) -> Machinery {
     let bytes = usize::try_from(write_memory(config)).unwrap_or(usize::MAX);
+    let parity = store_config::parity(nodes.first().map_or(config, |node| &node.config));
+    let protection = parity.map(|parity| ParityProtection::new(parity, nodes.len().max(1)));
     Machinery {
-        store: (!nodes.is_empty()).then(|| StoreShared::new(bytes).expecting(nodes.len())),
+        store: (!nodes.is_empty()).then(|| StoreShared::new(bytes)),
+        protection: protection.map(Arc::new),
         xceivers: XceiverShared::new(Settings::from_config(config).reading_memory),
         shares: ClientShares::UNLIMITED,
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use hayloft_io::disk::DiskStats;
+use hayloft_protection::{ParityProtection, ParityStatus};
 use hayloft_store::{StorageInfo, Store, VolumeReport};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
@@ -39,6 +40,8 @@ pub(super) struct Node {
     /// Address that connections to other nodes come from.
     pub(super) local: Option<IpAddr>,
     pub(super) store: Store,
+    /// What protects its replicas, if something does.
+    pub(super) protection: Option<Arc<ParityProtection>>,
     pub(super) xceivers: Xceivers,
     /// Set once at start, before any service runs.
     pub(super) namenodes: OnceLock<NameNodes>,
@@ -205,6 +208,10 @@ impl WebHost for Node {
 
     fn store(&self) -> &Store {
         &self.store
+    }
+
+    fn parity(&self) -> Option<ParityStatus> {
+        self.protection.as_ref().map(|parity| parity.status())
     }
 
     fn identity(&self) -> &Identity {

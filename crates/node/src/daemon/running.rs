@@ -3,7 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use hayloft_store::{StartOption, Store, StoreEvent, StoreShared};
+use hayloft_protection::ParityProtection;
+use hayloft_store::{StartOption, Store, StoreEvent, StoreProtection, StoreShared};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -39,6 +40,8 @@ const DISKS_FAILED: &str = "no volume is left, or more have failed than \
 pub(super) struct Machinery {
     /// `None`: one node, which has all for itself.
     pub(super) store: Option<StoreShared>,
+    /// What protects the replicas of all nodes.
+    pub(super) protection: Option<Arc<ParityProtection>>,
     pub(super) xceivers: XceiverShared,
     /// What clients may have open.
     pub(super) shares: ClientShares,
@@ -68,10 +71,10 @@ impl Opened {
     ) -> Result<Self, StartError> {
         let (events, news) = mpsc::channel(EVENTS);
         let wanted = store_config(&config.current());
-        let store = match &machinery.store {
-            Some(shared) => Store::open_sharing(wanted, events, shared.clone()).await?,
-            None => Store::open(wanted, events).await?,
-        };
+        let shared = machinery.store.clone();
+        let shared = shared.unwrap_or_else(|| StoreShared::alone(wanted.write_memory));
+        let protection = machinery.protection.clone().map(|p| p as StoreProtection);
+        let store = Store::open_sharing(wanted, events, shared, protection).await?;
         match Bound::new(&config, shutdown).await {
             Ok(bound) => Ok(Self {
                 span,
@@ -197,6 +200,7 @@ impl Running {
             config,
             local,
             store,
+            protection: machinery.protection.clone(),
             xceivers: xceivers.clone(),
             namenodes: OnceLock::from(namenodes.clone()),
             told: ToldOfStore::default(),

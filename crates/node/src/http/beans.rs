@@ -3,7 +3,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hayloft_store::{ParityStatus, VolumeReport};
+use hayloft_protection::ParityStatus;
+use hayloft_store::VolumeReport;
 use hayloft_wire::proto::hdfs::NnHaState;
 use serde_json::{Value, json};
 
@@ -40,7 +41,7 @@ pub fn all(host: &dyn WebHost) -> Vec<Bean> {
         of.rate("DataFileIoRate", rate(both));
         of.bean(&format!("DataNodeVolume-{path}"))
     }));
-    beans.extend(host.store().parity_status().map(|status| parity(&status)));
+    beans.extend(host.parity().map(|status| parity(&status)));
     beans
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hayloft_store::locks::lock;
+use hayloft_io::locks::lock;
 
 /// An answer, and when it was so.
 #[derive(Debug)]

@@ -282,7 +282,7 @@ fn disks(text: &mut Exposition, host: &dyn WebHost) {
 }
 
 fn parity(text: &mut Exposition, host: &dyn WebHost) {
-    let Some(status) = host.store().parity_status() else {
+    let Some(status) = host.parity() else {
         return;
     };
     text.family(

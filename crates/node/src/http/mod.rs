@@ -50,6 +50,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use hayloft_conf::{SharedConfig, keys};
 use hayloft_io::disk::DiskStats;
+use hayloft_protection::ParityStatus;
 use hayloft_rpc::server::RpcStats;
 use hayloft_store::{Store, VolumeReport};
 
@@ -73,6 +74,8 @@ pub trait WebHost: Send + Sync + 'static {
     fn local_address(&self) -> Option<IpAddr>;
     /// Its replicas.
     fn store(&self) -> &Store;
+    /// What there is of parity; `None` when none is configured.
+    fn parity(&self) -> Option<ParityStatus>;
     /// Its volumes as of the last seconds: counting replicas looks at each of them.
     fn volumes(&self) -> Arc<Sampled<Vec<VolumeReport>>>;
     /// Its disks as of the last second, and when that was: no disk takes on a transfer while its

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::{Extension, Router};
 use hayloft_io::Means;
+use hayloft_io::locks::lock;
 use hayloft_rpc::AcceptTrouble;
-use hayloft_store::locks::lock;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};

@@ -15,8 +15,8 @@ use tracing::{Instrument as _, info, warn};
 use super::host::Host;
 use crate::store_config::volumes;
 use hayloft_conf::{Change, DataDir, keys};
+use hayloft_io::locks::lock;
 use hayloft_rpc::server::fault::RpcFault;
-use hayloft_store::locks::lock;
 
 /// The task, running or last run.
 #[derive(Clone, Debug, Default)]

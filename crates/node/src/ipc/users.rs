@@ -12,10 +12,10 @@ use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
 use hayloft_conf::{Configuration, SharedConfig, keys};
+use hayloft_io::locks::lock;
 use hayloft_rpc::current_user;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;
-use hayloft_store::locks::lock;
 
 /// Users whose groups are kept.
 const GROUPS_KEPT: usize = 1024;

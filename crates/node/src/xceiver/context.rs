@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hayloft_io::BufferPool;
+use hayloft_io::locks::lock;
 use hayloft_store::Store;
-use hayloft_store::locks::lock;
 use hayloft_wire::ids::PoolId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;

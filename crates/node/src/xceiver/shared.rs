@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock, RwLock};
 
 use hayloft_io::BufferPool;
+use hayloft_io::locks::{read, write};
 use hayloft_store::Store;
-use hayloft_store::locks::{read, write};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::settings::DATA_MEMORY;

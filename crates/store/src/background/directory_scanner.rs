@@ -16,12 +16,12 @@ use tracing::{info, warn};
 use crate::background::reconcile::{Differences, Step, settle};
 use crate::error::StoreError;
 use crate::layout::names;
-use crate::lifecycle::volume_failure::{check, check_soon, examine};
 use crate::load::{Found, Orphans, Progress, walk};
 use crate::replica::block_pool::Pool;
 use crate::replica::files::on_disk;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
+use crate::transitions::volume_failure::{check, check_soon, examine};
 use crate::volume::{BlockPoolSlice, Volume};
 
 /// First-level directories, each of which is a step that can be followed by a pause.

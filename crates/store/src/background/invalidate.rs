@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use hayloft_io::locks;
 use hayloft_wire::ids::{Block, PoolId};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::delete::discard;
-use crate::parity;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
+use crate::transitions::delete::discard;
+use crate::types::StoreEvent;
 use crate::volume::invalidations::AT_ONCE;
 use crate::volume::{BlockPoolSlice, Volume};
 
@@ -43,7 +44,7 @@ pub async fn invalidate(
                     .push(block);
             }
             None => {
-                if !parity::forget_degraded(inner, &pool, block).await {
+                if !forget_degraded(inner, &pool, block).await {
                     gone.push(not_found(block));
                 }
             }
@@ -148,4 +149,23 @@ fn not_found(block: Block) -> StoreError {
     StoreError::not_found(format!(
         "Failed to delete replica {block}: ReplicaInfo not found"
     ))
+}
+
+/// The NameNode has ordered the deletion of a degraded replica; whether there was one.
+async fn forget_degraded(store: &Arc<StoreState>, pool: &Pool, block: Block) -> bool {
+    let Some(replica) = pool.degraded_replica(block.id) else {
+        return false;
+    };
+    if replica.generation_stamp != block.generation_stamp {
+        return false;
+    }
+    locks::lock(&pool.degraded).remove(&block.id);
+    if let Some(protection) = &store.protection {
+        protection.drop_degraded(replica.unit);
+    }
+    let (block, storage) = (pool.extended(replica.block(block.id)), replica.storage);
+    store
+        .send_event(StoreEvent::Deleted { block, storage })
+        .await;
+    true
 }

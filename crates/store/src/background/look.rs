@@ -1,6 +1,6 @@
 //! Reading replicas of one volume for the sake of reading them: scanners, suspects, searches.
 //!
-//! What is read is the replica's own two files: nothing is decoded from parity here, which would
+//! What is read is the replica's own two files: nothing is decoded here, which would
 //! make every damaged replica of a group look whole.
 
 use std::ops::Range;
@@ -15,11 +15,11 @@ use tracing::{debug, warn};
 
 use crate::counts::ScanCounts;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::volume_failure;
 use crate::reader::{MissingMeta, ReplicaReader, open_alone, open_reader};
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
+use crate::transitions::volume_failure;
 use crate::types::StoreEvent;
 use crate::volume::Volume;
 
@@ -27,7 +27,7 @@ use crate::volume::Volume;
 const PIECE_BYTES: usize = 1 << 20;
 /// A bad replica is not told again for this long.
 const TOLD: Duration = Duration::from_secs(600);
-/// The same where parity may mend it.
+/// The same where its protection may mend it.
 const MENDED: Duration = Duration::from_secs(5);
 /// Bytes of a page of the page cache, or a multiple of it.
 const PAGE: u64 = 64 << 10;
@@ -294,8 +294,8 @@ impl Looker {
             debug!(%block, %error, "a replica changed while it was scanned");
             return false;
         }
-        // One that its parity group has mended may be damaged again.
-        let pause = if self.inner.parity.is_some() {
+        // One that its protection has mended may be damaged again.
+        let pause = if self.inner.protection.is_some() {
             MENDED
         } else {
             TOLD

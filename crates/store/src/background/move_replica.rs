@@ -10,13 +10,12 @@ use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
 
-use crate::background::suspects;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
 use crate::replica::{FinalReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
+use crate::transitions::volume_failure::examine;
 use crate::types::ReplicaRef;
 use crate::volume::{BlockPoolSlice, footprint};
 use crate::writer::create::Tried;
@@ -64,7 +63,7 @@ pub async fn move_block(
             Err(e) if Tried::is_of(&e, &slice) => tried.failed(&slice, block.block, e),
             Err(e) => {
                 // It may be its own files that cannot be read.
-                suspects::mark_suspect(inner, block);
+                inner.mark_suspect(block);
                 return Err(e);
             }
             moved => return moved,
@@ -162,7 +161,7 @@ async fn copy_and_switch(
     let unchanged = pool.map.is_finalized(id, &replica);
     let target = scratch.at(to.paths.finalized_dir(id));
     let target = unchanged.then_some(target);
-    settle_copy(to, scratch, target, replica.pinned)
+    files::settle_copy(to, scratch, target, replica.pinned)
         .await
         .map_err(failed)?;
     if !unchanged {
@@ -183,7 +182,7 @@ async fn copy_and_switch(
         let _ = pool.put(id, Slot::Finalized(replica));
         return Err(refused);
     }
-    if let Err(error) = crate::lifecycle::delete::discard_files(
+    if let Err(error) = crate::transitions::delete::discard_files(
         inner,
         pool,
         from,
@@ -198,28 +197,6 @@ async fn copy_and_switch(
             source of a moved replica; it is a duplicate that the next start deletes");
     }
     Ok(crate::replica::reference::reference_of(pool, to, id, &slot))
-}
-
-/// Moves a copy to its `target`, if it is given one, and removes its directory.
-pub async fn settle_copy(
-    slice: &BlockPoolSlice,
-    copy: Pair,
-    target: Option<Pair>,
-    pinned: bool,
-) -> Result<(), IoError> {
-    let path = copy.data();
-    let data_files = slice.volume.data_files();
-    let work = move || {
-        if let Some(target) = target {
-            if pinned {
-                files::pin(&copy.data())?;
-            }
-            // The source goes next: from here on the copy must outlive power loss.
-            files::move_pair(&copy, &target, true)?;
-        }
-        data_files.remove_tree(&copy.dir)
-    };
-    files::on_disk_with_sync(slice, IoClass::Balancer, IoOp::Rename, &path, true, work).await
 }
 
 /// Brings a pair to the other volume, durable; gives the bytes of both files.

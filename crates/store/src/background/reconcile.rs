@@ -172,9 +172,9 @@ async fn settle_differs(
     }
     let Some(len) = data else {
         still_there(slice).await?;
-        let parity = inner.parity.as_ref();
-        if parity.is_some_and(|p| p.covers(pool.id(), id, &storage.id, replica.len)) {
-            // Its group has it: it is mended before it is told.
+        let protection = inner.protection.as_ref();
+        if protection.is_some_and(|p| p.covers(pool.id(), id, &storage.id, replica.len).is_some()) {
+            // It can be decoded: it is mended before it is told.
             all.damaged += 1;
             let block = pool.extended(block);
             return Ok(Some(StoreEvent::Corrupt { block, storage }));

@@ -18,7 +18,6 @@ use hayloft_wire::ids::PoolId;
 use tracing::info;
 
 use super::look::{Looker, Pace, Sure};
-use crate::parity;
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
 
@@ -82,7 +81,7 @@ async fn search(looker: &Looker, seen: &mut Seen) {
     let mut searched = false;
     loop {
         let centres = looker.volume.errors.take_centres();
-        // Errors elsewhere than in replicas are a reason too: in parity, in directories.
+        // Errors elsewhere are a reason too: in what protects replicas, in directories.
         let elsewhere = centres.is_empty() && !searched;
         let new = |centre: &(PoolId, i64)| !seen.contains(centre);
         let centres: Vec<_> = centres.into_iter().filter(new).collect();
@@ -95,7 +94,10 @@ async fn search(looker: &Looker, seen: &mut Seen) {
         loop {
             let before = seen.len();
             let read = pass(looker, centres.clone(), seen).await;
-            let units = parity::search_units(&looker.inner, &looker.volume, RESTS).await;
+            let units = match &looker.inner.protection {
+                Some(protection) => protection.search_units(&looker.volume, RESTS).await,
+                None => 0,
+            };
             let bad = seen.len() - before;
             let took_s = began.elapsed().as_secs();
             info!(%volume, read, bad, units, took_s, "all replicas of the volume were read");

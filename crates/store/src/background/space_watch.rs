@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hayloft_io::IoClass;
+use hayloft_io::locks;
 
-use crate::lifecycle::volume_failure;
-use crate::locks;
 use crate::state::StoreState;
+use crate::transitions::volume_failure;
 use crate::volume::Volume;
 
 /// Reads the space of a volume's file system every now and then, so that reports need no disk. So

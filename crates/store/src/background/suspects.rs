@@ -6,25 +6,24 @@
 //! can be read then is compared with its checksums, one replica after the other.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
-use hayloft_wire::ids::{ExtendedBlock, PoolId};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, locks};
+use hayloft_wire::ids::PoolId;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tracing::{Instrument as _, debug};
+use tracing::Instrument as _;
 
 use super::look::{Looker, NotWhole, Pace, Sure};
 use super::search;
 use crate::error::StoreError;
-use crate::lifecycle::volume_failure::{LACKING, LOOKS_LACKED_MAX};
-use crate::locks;
+use crate::replica::suspect::{Suspect, Why};
 use crate::state::StoreState;
+use crate::transitions::volume_failure::{LACKING, LOOKS_LACKED_MAX};
 
 /// Suspects that may wait on a volume; more are forgotten, a search or the round finds them.
 const SUSPECTS_MAX: usize = 10_000;
@@ -39,52 +38,6 @@ const AGAIN: Duration = Duration::from_secs(600);
 const AGAIN_IF_READ: Duration = Duration::from_secs(5);
 /// Suspects are compared at least this fast, bytes a second.
 const RATE_MIN: u64 = 32 << 20;
-
-/// A replica to look at soon.
-#[derive(Clone, Debug)]
-pub struct Suspect {
-    pool: PoolId,
-    id: i64,
-    why: Why,
-}
-
-/// Why it is suspect.
-#[derive(Clone, Debug)]
-enum Why {
-    /// Its data may differ from its checksums.
-    Damage,
-    /// The disk did not give its files, or this range of its data.
-    Unreadable(Option<Range<u64>>),
-}
-
-/// See [`Store::mark_suspect`](crate::Store::mark_suspect).
-pub fn mark_suspect(inner: &StoreState, block: &ExtendedBlock) {
-    mark(inner, block, Why::Damage);
-}
-
-/// The disk did not give the files of a replica, or this range of its data.
-pub fn mark_unreadable(inner: &StoreState, block: &ExtendedBlock, at: Option<Range<u64>>) {
-    mark(inner, block, Why::Unreadable(at));
-}
-
-fn mark(inner: &StoreState, block: &ExtendedBlock, why: Why) {
-    let Ok(pool) = inner.pool(&block.pool) else {
-        return;
-    };
-    let Some(slot) = pool.map.get(block.block.id) else {
-        return;
-    };
-    let suspect = Suspect {
-        pool: block.pool.clone(),
-        id: block.block.id,
-        why,
-    };
-    let suspects = locks::read(&inner.suspects);
-    let full = |sender: &mpsc::Sender<Suspect>| sender.try_send(suspect).is_err();
-    if suspects.get(&slot.volume()).is_some_and(full) {
-        debug!(%block, "too many suspects wait; the regular round finds this one");
-    }
-}
 
 /// Starts to look at suspects, and to search, on every volume where that has not begun.
 pub fn start(inner: &Arc<StoreState>) {

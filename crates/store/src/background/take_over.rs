@@ -10,15 +10,14 @@ use std::sync::atomic::Ordering;
 use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 
-use super::move_replica::{copy_verified, link_pair, settle_copy, source};
-use crate::background::suspects;
+use super::move_replica::{copy_verified, link_pair, source};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
 use crate::replica::reference::reference_of;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
+use crate::transitions::volume_failure::examine;
 use crate::types::TakenOver;
 use crate::volume::{BlockPoolSlice, footprint};
 use crate::writer::create::Tried;
@@ -84,7 +83,7 @@ pub async fn take_over(
             Err(e) if Tried::is_of(&e, &to) => tried.failed(&to, sides.block(), e),
             Err(e) => {
                 // It may be the files there that cannot be read.
-                suspects::mark_suspect(there, block);
+                there.mark_suspect(block);
                 return Err(e);
             }
             taken => return taken,
@@ -195,7 +194,7 @@ impl Sides<'_> {
         let wanted = self.refuse_second().and_then(|()| self.refuse_changed());
         let target = scratch.at(to.paths.finalized_dir(self.id));
         let target = wanted.is_ok().then_some(target);
-        settle_copy(to, scratch, target, self.replica.pinned)
+        files::settle_copy(to, scratch, target, self.replica.pinned)
             .await
             .map_err(|error| self.failed(to, error))?;
         wanted?;

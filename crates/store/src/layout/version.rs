@@ -1,10 +1,13 @@
 //! VERSION files of volumes and pools.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::SystemTime;
 
 use hayloft_wire::ids::PoolId;
 
+use super::dirs::read_small;
+use super::names::{CURRENT, VERSION};
 use super::{LAYOUT_VERSION, STUB_LAYOUT_VERSION, properties};
 
 /// Longest VERSION file that is read, in bytes.
@@ -167,6 +170,14 @@ fn layout(p: &BTreeMap<String, String>) -> Result<(), VersionError> {
     } else {
         Err(VersionError::Layout(found))
     }
+}
+
+/// Whether a DataNode has used the directory as a volume: it has the VERSION of one. Blocking.
+#[must_use]
+pub fn is_volume(dir: &Path) -> bool {
+    let read = read_small(&dir.join(CURRENT).join(VERSION), VERSION_BYTES_MAX);
+    let version = read.ok().flatten();
+    version.is_some_and(|bytes| VolumeVersion::parse(&bytes).is_ok())
 }
 
 #[cfg(test)]

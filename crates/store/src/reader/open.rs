@@ -9,16 +9,17 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
+use super::decoded::{open_degraded, open_instead};
 use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard};
-use super::{Own, ReplicaReader};
+use super::replica_reader::{Own, ReplicaReader};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::volume_failure::examine;
-use crate::parity::{self, Damage, Mender};
+use crate::protection::Damage;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::Pair;
 use crate::replica::open_files::OpenFiles;
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
+use crate::transitions::volume_failure::examine;
 use crate::types::StoreEvent;
 use crate::volume::{BlockPoolSlice, footprint};
 
@@ -61,7 +62,7 @@ pub(crate) async fn open_reader(
             sleep(RENAME_POLL).await;
         }
         let Some(slot) = pool.map.get(id) else {
-            let degraded = parity::open_degraded(inner, &pool, wanted).await;
+            let degraded = open_degraded(inner, &pool, wanted).await;
             return degraded.unwrap_or_else(|| Err(pool.not_found(id)));
         };
         let names = FileNames::of(&slot);
@@ -141,7 +142,7 @@ fn is_missing(error: &StoreError) -> bool {
         .is_some_and(|e| e.kind() == IoErrorKind::NotFound)
 }
 
-/// A finalized replica whose files cannot be opened, decoded by its parity group.
+/// A finalized replica whose files cannot be opened, decoded by its protection.
 async fn instead(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
@@ -153,7 +154,7 @@ async fn instead(
         return None;
     };
     let storage = pool.slice(replica.volume).ok()?.volume.info.clone();
-    parity::open_instead(inner, pool, (slot.block(id), damage), storage).await
+    open_instead(inner, pool, (slot.block(id), damage), storage).await
 }
 
 /// The data file of a finalized replica is not there: it is no longer served, unless the whole
@@ -172,7 +173,7 @@ async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
         .await;
     if !matches!(healthy, Ok(true)) {
         // The directory of finalized replicas is gone.
-        crate::lifecycle::volume_failure::check_soon(inner, &slice.volume);
+        crate::transitions::volume_failure::check_soon(inner, &slice.volume);
         return;
     }
     let _latch = pool.latches.acquire(id).await;
@@ -268,7 +269,9 @@ async fn open_finalized(
 ) -> Result<ReplicaReader, StoreError> {
     let slice = pool.slice(replica.volume)?;
     let block = Block::new(id, replica.generation_stamp, replica.len);
-    let mender = Mender::of(inner, &pool.extended(block), &slice.volume.info);
+    let protection = inner.protection.as_ref();
+    let mender =
+        protection.and_then(|p| p.mender(inner, &pool.extended(block), &slice.volume.info));
     let files = match pool.map.open_files(id, &replica) {
         Some(files) => files,
         None => {
@@ -286,7 +289,7 @@ async fn open_finalized(
 }
 
 /// Refuses a meta file that has not one checksum for each chunk: a byte of its header was changed,
-/// and a client would be told wrong sizes. Every replica in a parity group has checksums.
+/// and a client would be told wrong sizes. Every replica that is protected has checksums.
 async fn expect_sums(
     inner: &Arc<StoreState>,
     slice: &Arc<BlockPoolSlice>,

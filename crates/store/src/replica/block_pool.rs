@@ -5,22 +5,22 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Instant;
 
+use hayloft_io::locks;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::locks;
-use crate::parity::DegradedReplica;
+use crate::replica::degraded::DegradedReplica;
 use crate::replica::removed_storages::RemovedStorages;
+use crate::replica::rolling_mode::RollingMode;
 use crate::replica::{Gone, Latches, ReplicaMap, Slot};
 use crate::types::{PoolSpec, StorageInfo};
-use crate::upgrade::RollingMode;
 use crate::volume::BlockPoolSlice;
 
 /// One pool.
 #[derive(Debug)]
 pub struct Pool {
     /// As the NameNode introduced it.
-    pub spec: PoolSpec,
+    pub(crate) spec: PoolSpec,
     /// Its replicas.
     pub map: ReplicaMap,
     /// The right to change a block.
@@ -32,16 +32,16 @@ pub struct Pool {
     removed: Mutex<RemovedStorages>,
     /// Replicas of failed disks that are served by decoding. One in `map` takes precedence.
     pub degraded: Mutex<HashMap<i64, DegradedReplica>>,
-    /// The parity groups on all volumes are known: until then no replica counts as unprotected.
-    pub parity_known: AtomicBool,
+    /// Which replicas are protected is known: until then none counts as unprotected.
+    pub protection_known: AtomicBool,
     /// What its NameNode says of a rolling upgrade.
-    pub rolling: RollingMode,
+    pub(crate) rolling: RollingMode,
 }
 
 impl Pool {
     /// A pool without replicas.
     #[must_use]
-    pub fn new(spec: PoolSpec) -> Self {
+    pub(crate) fn new(spec: PoolSpec) -> Self {
         Self {
             spec,
             map: ReplicaMap::new(),
@@ -49,7 +49,7 @@ impl Pool {
             slices: RwLock::default(),
             removed: Mutex::default(),
             degraded: Mutex::default(),
-            parity_known: AtomicBool::new(false),
+            protection_known: AtomicBool::new(false),
             rolling: RollingMode::default(),
         }
     }
@@ -74,7 +74,7 @@ impl Pool {
 
     /// Its parts on healthy volumes, and the storages that have left and are not among these.
     #[must_use]
-    pub fn storages(&self) -> (Vec<Arc<BlockPoolSlice>>, Vec<StorageInfo>) {
+    pub(crate) fn storages(&self) -> (Vec<Arc<BlockPoolSlice>>, Vec<StorageInfo>) {
         let slices = locks::read(&self.slices);
         (slices.clone(), self.removed().named(Instant::now()))
     }
@@ -98,7 +98,7 @@ impl Pool {
 
     /// The error for a replica on a volume that has failed or was taken out.
     #[must_use]
-    pub fn volume_failed(&self) -> StoreError {
+    pub(crate) fn volume_failed(&self) -> StoreError {
         StoreError::new(
             StoreErrorKind::VolumeFailed,
             format!("pool {}: the volume of the replica has failed", self.id()),
@@ -119,7 +119,12 @@ impl Pool {
     ///
     /// # Errors
     /// `VolumeFailed`.
-    pub fn put_instead(&self, id: i64, there: &Slot, slot: Slot) -> Result<bool, StoreError> {
+    pub(crate) fn put_instead(
+        &self,
+        id: i64,
+        there: &Slot,
+        slot: Slot,
+    ) -> Result<bool, StoreError> {
         self.while_here(slot.volume(), || self.map.replace_if(id, there, slot))
             .map(|replaced| replaced.is_some())
     }
@@ -135,14 +140,14 @@ impl Pool {
     }
 
     /// Takes in the part on a volume that joins.
-    pub fn join(&self, slice: Arc<BlockPoolSlice>) {
+    pub(crate) fn join(&self, slice: Arc<BlockPoolSlice>) {
         let mut slices = locks::write(&self.slices);
         self.removed().forget(&slice.volume.info.id);
         slices.push(slice);
     }
 
     /// Forgets the part on a volume that leaves, and gives back the replicas that were on it.
-    pub fn leave(&self, volume: u16) -> Vec<Gone> {
+    pub(crate) fn leave(&self, volume: u16) -> Vec<Gone> {
         {
             let mut slices = locks::write(&self.slices);
             let (gone, here) = slices.drain(..).partition(|s| s.volume.index == volume);
@@ -163,13 +168,36 @@ impl Pool {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn slot(&self, id: i64) -> Result<Slot, StoreError> {
+    pub(crate) fn slot(&self, id: i64) -> Result<Slot, StoreError> {
         self.map.get(id).ok_or_else(|| self.not_found(id))
     }
 
     /// The error for a block that is not here.
     #[must_use]
-    pub fn not_found(&self, id: i64) -> StoreError {
+    pub(crate) fn not_found(&self, id: i64) -> StoreError {
         StoreError::not_found(format!("Replica not found for {}:blk_{id}", self.id()))
+    }
+
+    /// The degraded replica of a block, unless another one is here.
+    pub fn degraded_replica(&self, id: i64) -> Option<DegradedReplica> {
+        let found = locks::lock(&self.degraded).get(&id).cloned();
+        found.filter(|_| self.map.get(id).is_none())
+    }
+
+    /// Looks at each degraded replica that no other takes the place of. Heartbeats do, so none is
+    /// copied.
+    pub fn for_each_degraded(&self, mut look: impl FnMut(i64, &DegradedReplica)) {
+        for (id, replica) in locks::lock(&self.degraded).iter() {
+            if self.map.get(*id).is_none() {
+                look(*id, replica);
+            }
+        }
+    }
+
+    /// All degraded replicas that no other takes the place of.
+    pub fn all_degraded(&self) -> Vec<(i64, DegradedReplica)> {
+        let mut all = Vec::new();
+        self.for_each_degraded(|id, replica| all.push((id, replica.clone())));
+        all
     }
 }

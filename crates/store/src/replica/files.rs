@@ -164,7 +164,7 @@ pub static SYNCED: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::n
 /// Makes a file durable, also what other descriptors wrote.
 pub fn sync_file(path: &Path) -> io::Result<()> {
     #[cfg(test)]
-    crate::locks::lock(&SYNCED).push(path.to_owned());
+    hayloft_io::locks::lock(&SYNCED).push(path.to_owned());
     patiently(|| File::open(path))
         .and_then(|f| f.sync_all())
         .map_err(|e| at(path, e))
@@ -173,7 +173,7 @@ pub fn sync_file(path: &Path) -> io::Result<()> {
 /// Makes the bytes of a data file durable.
 pub fn sync_data(files: &DataFiles, path: &Path) -> io::Result<()> {
     #[cfg(test)]
-    crate::locks::lock(&SYNCED).push(path.to_owned());
+    hayloft_io::locks::lock(&SYNCED).push(path.to_owned());
     files
         .open(path, OpenMode::ReadOnly)
         .and_then(|f| f.sync())
@@ -272,6 +272,28 @@ where
         work().map_err(|e| IoError::from_std(op, path, &e))
     })
     .await
+}
+
+/// Moves a copy to its `target`, if it is given one, and removes its directory.
+pub async fn settle_copy(
+    slice: &BlockPoolSlice,
+    copy: Pair,
+    target: Option<Pair>,
+    pinned: bool,
+) -> Result<(), IoError> {
+    let path = copy.data();
+    let data_files = slice.volume.data_files();
+    let work = move || {
+        if let Some(target) = target {
+            if pinned {
+                pin(&copy.data())?;
+            }
+            // The source goes next: from here on the copy must outlive power loss.
+            move_pair(&copy, &target, true)?;
+        }
+        data_files.remove_tree(&copy.dir)
+    };
+    on_disk_with_sync(slice, IoClass::Balancer, IoOp::Rename, &path, true, work).await
 }
 
 #[cfg(test)]

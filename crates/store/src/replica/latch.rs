@@ -6,9 +6,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use hayloft_io::locks;
 use tokio::sync::OwnedMutexGuard;
-
-use crate::locks;
 
 const SHARDS: usize = 64;
 

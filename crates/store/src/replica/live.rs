@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hayloft_io::{IoError, IoOp};
+use hayloft_io::{IoError, IoOp, locks};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tokio_util::sync::CancellationToken;
 
 use super::files::Pair;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::locks;
 use crate::volume::BlockPoolSlice;
 
 /// The directory that a replica's files are in.
@@ -98,10 +97,10 @@ pub struct LiveReplica {
     /// Pool and volume.
     pub slice: Arc<BlockPoolSlice>,
     /// The exclusive right to change it.
-    pub writer: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) writer: Arc<tokio::sync::Mutex<()>>,
     /// For reading: held by background work that may use up the kernel's only word of lost bytes.
     /// For writing: held by a sync that a client relies on.
-    pub syncing: tokio::sync::RwLock<()>,
+    pub(crate) syncing: tokio::sync::RwLock<()>,
     status: Mutex<Status>,
 }
 
@@ -118,7 +117,7 @@ pub fn directory(slice: &BlockPoolSlice, place: ReplicaDir, id: i64) -> PathBuf 
 impl LiveReplica {
     /// A replica in the given status, without a writer.
     #[must_use]
-    pub fn new(id: i64, slice: Arc<BlockPoolSlice>, status: Status) -> Self {
+    pub(crate) fn new(id: i64, slice: Arc<BlockPoolSlice>, status: Status) -> Self {
         Self {
             id,
             slice,
@@ -129,7 +128,7 @@ impl LiveReplica {
     }
 
     /// Its status, to look at or change. Never held across I/O.
-    pub fn status(&self) -> MutexGuard<'_, Status> {
+    pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
         locks::lock(&self.status)
     }
 
@@ -146,8 +145,15 @@ impl LiveReplica {
 
     /// A copy of its status.
     #[must_use]
-    pub fn snapshot(&self) -> Status {
+    pub(crate) fn snapshot(&self) -> Status {
         self.status().clone()
+    }
+
+    /// Bytes that it will have, as far as its writer has said.
+    #[must_use]
+    pub fn expected_len(&self) -> u64 {
+        let status = self.status();
+        status.expected_len.max(status.bytes_on_disk)
     }
 
     /// Id, generation stamp and bytes on disk.
@@ -159,7 +165,7 @@ impl LiveReplica {
 
     /// Takes note of a failed operation on its files. After a failed sync or write-back nothing of
     /// it counts as synced any more, and the stamp of its volume stays.
-    pub fn note_failure(&self, error: &IoError) {
+    pub(crate) fn note_failure(&self, error: &IoError) {
         if matches!(error.op(), IoOp::Sync | IoOp::Writeback) {
             self.note_lost_writes();
             self.slice.volume.commits.note_lost();
@@ -171,7 +177,7 @@ impl LiveReplica {
     ///
     /// # Errors
     /// `Io`.
-    pub fn refuse_after_failed_sync(&self) -> Result<(), StoreError> {
+    pub(crate) fn refuse_after_failed_sync(&self) -> Result<(), StoreError> {
         if !self.status().sync_failed {
             return Ok(());
         }
@@ -184,12 +190,12 @@ impl LiveReplica {
     }
 
     /// Takes note that written bytes did not reach the device: nothing of it counts as synced.
-    pub fn note_lost_writes(&self) {
+    pub(crate) fn note_lost_writes(&self) {
         self.status().sync_failed = true;
     }
 
     /// Gives back to the volume what was reserved and not used.
-    pub fn release_reserved(&self) {
+    pub(crate) fn release_reserved(&self) {
         let (reserved, allocated) = {
             let mut status = self.status();
             (
@@ -203,7 +209,7 @@ impl LiveReplica {
 
     /// The file system has allocated the first `whole` bytes: what is reserved of them is taken
     /// already.
-    pub fn note_allocated(&self, whole: u64) {
+    pub(crate) fn note_allocated(&self, whole: u64) {
         let mut status = self.status();
         status.allocated_len = status.allocated_len.max(whole);
         let ahead = whole

@@ -5,27 +5,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use hayloft_io::locks;
 use hayloft_wire::ids::{Block, ReplicaState};
 
+use super::finalized::FinalReplica;
 use super::live::{LiveReplica, ReplicaDir};
 use super::open_files::{Forgotten, OpenFiles, OpenReplicas};
-use crate::locks;
 
 /// Number of shards: enough that writers on all cores seldom meet.
 const SHARDS: usize = 64;
-
-/// A finalized replica. Its files are found from the block id and the volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FinalReplica {
-    /// Generation stamp.
-    pub generation_stamp: u64,
-    /// Length in bytes.
-    pub len: u64,
-    /// Number of the volume.
-    pub volume: u16,
-    /// Pinned to this node.
-    pub pinned: bool,
-}
 
 /// What the map holds of a block.
 #[derive(Clone, Debug)]
@@ -136,7 +124,7 @@ pub struct ReplicaMap {
 impl ReplicaMap {
     /// Empty.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             open: OpenReplicas::default(),
@@ -157,7 +145,7 @@ impl ReplicaMap {
 
     /// Sets what is known of a block; gives back what was, whose files are closed when that is
     /// dropped.
-    pub fn insert(&self, id: i64, slot: Slot) -> Replaced {
+    pub(crate) fn insert(&self, id: i64, slot: Slot) -> Replaced {
         let mut shard = self.shard(id);
         Replaced {
             _files: self.open.forget(id),
@@ -166,7 +154,7 @@ impl ReplicaMap {
     }
 
     /// Adds a block unless it is there, in which case that is given back.
-    pub fn insert_new(&self, id: i64, slot: Slot) -> Result<(), Slot> {
+    pub(crate) fn insert_new(&self, id: i64, slot: Slot) -> Result<(), Slot> {
         match self.shard(id).entry(id) {
             std::collections::hash_map::Entry::Occupied(there) => Err(there.get().clone()),
             std::collections::hash_map::Entry::Vacant(free) => {
@@ -178,7 +166,7 @@ impl ReplicaMap {
 
     /// As [`insert`](Self::insert) while the map still says `there` of the block; otherwise it
     /// stays as it is, and this is `None`.
-    pub fn replace_if(&self, id: i64, there: &Slot, slot: Slot) -> Option<Replaced> {
+    pub(crate) fn replace_if(&self, id: i64, there: &Slot, slot: Slot) -> Option<Replaced> {
         let mut shard = self.shard(id);
         let now = shard.get_mut(&id).filter(|now| now.is_same(there))?;
         let slot = std::mem::replace(now, slot);
@@ -189,7 +177,7 @@ impl ReplicaMap {
     }
 
     /// Forgets a block.
-    pub fn remove(&self, id: i64) -> Option<Slot> {
+    pub(crate) fn remove(&self, id: i64) -> Option<Slot> {
         let (_files, slot) = {
             let mut shard = self.shard(id);
             (self.open.forget(id), shard.remove(&id))
@@ -198,13 +186,13 @@ impl ReplicaMap {
     }
 
     /// The files of this finalized replica, when they are open.
-    pub fn open_files(&self, id: i64, replica: &FinalReplica) -> Option<OpenFiles> {
+    pub(crate) fn open_files(&self, id: i64, replica: &FinalReplica) -> Option<OpenFiles> {
         self.open.find(id, replica)
     }
 
     /// Keeps the files of a finalized replica open for later readers, unless it has changed
     /// meanwhile.
-    pub fn keep_open(&self, id: i64, replica: FinalReplica, files: OpenFiles) {
+    pub(crate) fn keep_open(&self, id: i64, replica: FinalReplica, files: OpenFiles) {
         let shard = self.shard(id);
         let unchanged = matches!(shard.get(&id), Some(Slot::Finalized(now)) if *now == replica);
         let _forgotten = unchanged.then(|| self.open.keep(id, replica, files));
@@ -212,13 +200,13 @@ impl ReplicaMap {
     }
 
     /// Closes the files of replicas that no reader has asked for since `idle`.
-    pub fn close_idle(&self, idle: Duration) {
+    pub(crate) fn close_idle(&self, idle: Duration) {
         drop(self.open.forget_idle(idle));
     }
 
     /// How many replicas are kept open.
     #[cfg(test)]
-    pub fn kept_open(&self) -> usize {
+    pub(crate) fn kept_open(&self) -> usize {
         self.open.len()
     }
 
@@ -229,7 +217,7 @@ impl ReplicaMap {
     }
 
     /// Forgets a block while the map still says `there` of it; whether it did.
-    pub fn remove_if(&self, id: i64, there: &Slot) -> bool {
+    pub(crate) fn remove_if(&self, id: i64, there: &Slot) -> bool {
         let _gone = {
             let mut shard = self.shard(id);
             if !shard.get(&id).is_some_and(|now| now.is_same(there)) {
@@ -242,13 +230,13 @@ impl ReplicaMap {
 
     /// Whether the block is `live` and nothing else by now.
     #[must_use]
-    pub fn is_live(&self, live: &Arc<LiveReplica>) -> bool {
+    pub(crate) fn is_live(&self, live: &Arc<LiveReplica>) -> bool {
         let shard = self.shard(live.id);
         matches!(shard.get(&live.id), Some(Slot::Live(there)) if Arc::ptr_eq(there, live))
     }
 
     /// Forgets every block for which `keep` is false and gives those back.
-    pub fn retain(&self, mut keep: impl FnMut(i64, &Slot) -> bool) -> Vec<Gone> {
+    pub(crate) fn retain(&self, mut keep: impl FnMut(i64, &Slot) -> bool) -> Vec<Gone> {
         let mut all = Vec::new();
         for shard in &self.shards {
             let mut shard = locks::lock(shard);
@@ -273,7 +261,7 @@ impl ReplicaMap {
     }
 
     /// Makes room for `more` blocks.
-    pub fn reserve(&self, more: usize) {
+    pub(crate) fn reserve(&self, more: usize) {
         for shard in &self.shards {
             locks::lock(shard).reserve(more / SHARDS + 1);
         }
@@ -281,7 +269,7 @@ impl ReplicaMap {
 
     /// How many blocks.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|s| locks::lock(s).len()).sum()
     }
 }

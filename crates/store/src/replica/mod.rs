@@ -1,7 +1,9 @@
 //! Replicas in memory: their states, the map of all of them, and those that are changing.
 
 pub mod block_pool;
+pub mod degraded;
 pub mod files;
+pub mod finalized;
 pub mod kept_end;
 pub mod latch;
 pub mod live;
@@ -9,8 +11,11 @@ pub mod map;
 pub mod open_files;
 pub mod reference;
 pub mod removed_storages;
+pub mod rolling_mode;
 pub mod state;
+pub mod suspect;
 
+pub use finalized::FinalReplica;
 pub use latch::{Latch, Latches};
 pub use live::{LiveReplica, ReplicaDir, Status, Tail};
-pub use map::{FinalReplica, Gone, ReplicaMap, Slot};
+pub use map::{Gone, ReplicaMap, Slot};

@@ -8,10 +8,10 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::EngineFile;
+use hayloft_io::locks;
 use hayloft_wire::checksum::DataChecksum;
 
-use super::FinalReplica;
-use crate::locks;
+use super::finalized::FinalReplica;
 
 /// Replicas kept open in a pool, at most.
 const ENTRIES_MAX: usize = 64;

@@ -62,3 +62,16 @@ pub fn reported(id: i64, slot: &Slot) -> Option<ReplicaReport> {
         }
     }
 }
+
+/// What is known of a degraded replica.
+pub fn reference_degraded(pool: &Pool, id: i64) -> Option<ReplicaRef> {
+    let replica = pool.degraded_replica(id)?;
+    Some(ReplicaRef {
+        block: pool.extended(replica.block(id)),
+        state: ReplicaState::Finalized,
+        visible_len: Some(replica.len),
+        bytes_on_disk: replica.len,
+        storage: replica.storage,
+        pinned: replica.pinned,
+    })
+}

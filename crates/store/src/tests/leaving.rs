@@ -177,7 +177,7 @@ async fn writers_and_a_volume_that_comes_and_goes() {
         let goes = node.store.0.volumes()[1].clone();
         if round % 2 == 0 {
             // At once, whatever is at work.
-            crate::lifecycle::volume_failure::fail(&node.store.0, &goes, "a test").await;
+            crate::transitions::volume_failure::fail(&node.store.0, &goes, "a test").await;
         } else {
             let left = node.store.reconfigure_volumes(all[..1].to_vec()).await;
             assert!(left.iter().all(|(_, result)| result.is_ok()), "{left:?}");

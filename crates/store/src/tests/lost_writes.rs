@@ -6,7 +6,7 @@ use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule};
 use hayloft_wire::ids::StorageType;
 
-use crate::lifecycle::commit;
+use crate::transitions::commit;
 use crate::volume::Volume;
 
 fn volume(node: &Node) -> Arc<Volume> {

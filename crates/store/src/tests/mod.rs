@@ -14,12 +14,12 @@ mod lifecycle;
 mod lost_writes;
 mod means;
 mod odd_directories;
-mod parity;
 mod recovery;
 mod refused;
 mod remembered;
 mod rolling;
 mod scans;
+mod setup;
 mod shared_mount;
 mod startup;
 mod stress;
@@ -46,11 +46,8 @@ use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
+use self::setup::*;
 use crate::*;
-
-const EIO: i32 = 5;
-const ENOSPC: i32 = 28;
-const EOPNOTSUPP: i32 = 95;
 
 /// A node with its directories and its store.
 struct Node {
@@ -58,67 +55,6 @@ struct Node {
     volumes: usize,
     store: Store,
     events: mpsc::Receiver<StoreEvent>,
-}
-
-fn pool() -> PoolId {
-    PoolId::new("BP-1-127.0.0.1-1700000000000").expect("valid")
-}
-
-fn spec() -> PoolSpec {
-    PoolSpec {
-        pool: pool(),
-        cluster_id: "CID-1".to_owned(),
-        namespace_id: 77,
-        ctime: 0,
-    }
-}
-
-fn crc32c() -> DataChecksum {
-    DataChecksum::new(ChecksumKind::Crc32c, 512).expect("valid")
-}
-
-/// Bytes that differ from place to place.
-fn bytes(from: usize, to: usize) -> Vec<u8> {
-    (from..to)
-        .map(|i| u8::try_from((i * 31 + i / 509) % 256).expect("below 256"))
-        .collect()
-}
-
-fn packet(from: usize, to: usize) -> PacketData {
-    packet_with(crc32c(), from, to)
-}
-
-fn packet_with(checksum: DataChecksum, from: usize, to: usize) -> PacketData {
-    let mut sums = Vec::new();
-    let mut at = from;
-    while at < to {
-        let end = to.min((at / checksum.chunk_size() + 1) * checksum.chunk_size());
-        checksum.compute(&bytes(at, end), &mut sums);
-        at = end;
-    }
-    let (data, sums) = (bytes(from, to), Bytes::from(sums));
-    PacketData::new(checksum, from as u64, data.into(), sums).expect("agrees")
-}
-
-fn block(id: i64, gs: u64, len: u64) -> ExtendedBlock {
-    ExtendedBlock::new(pool(), Block::new(id, gs, len))
-}
-
-fn config(dir: &Path, volumes: usize) -> StoreConfig {
-    StoreConfig {
-        volumes: (0..volumes)
-            .map(|n| VolumeConfig::new(dir.join(format!("data{n}"))))
-            .collect(),
-        writer_stop_timeout: Duration::from_millis(500),
-        volume_choosing: VolumeChoosing::RoundRobin { additional: 0 },
-        // Tests call the rounds themselves, where they want some.
-        commit_interval: Duration::from_secs(3600),
-        scan: ScanConfig {
-            period: Duration::ZERO,
-            bytes_per_second: 0,
-        },
-        ..StoreConfig::default()
-    }
 }
 
 /// A store with the pool, and its events.
@@ -194,13 +130,7 @@ impl Node {
     }
 
     async fn writer(&self, id: i64, gs: u64) -> ReplicaWriter {
-        let mut writer = self
-            .store
-            .create_rbw(&block(id, gs, 0), WriteOptions::default())
-            .await
-            .expect("creates");
-        writer.set_checksum(crc32c()).await.expect("header");
-        writer
+        writer(&self.store, id, gs).await
     }
 
     /// A finalized replica of `len` bytes.

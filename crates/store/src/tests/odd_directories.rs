@@ -259,7 +259,7 @@ fn unchanged(before: &[(PathBuf, Vec<u8>)], after: &[(PathBuf, Vec<u8>)], odd: &
 async fn of_virtual_nodes_only_the_one_with_the_odd_directory_lacks_it() {
     for odd in ODDITIES {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let shared = || StoreShared::new(8 << 20).expecting(2);
+        let shared = || StoreShared::new(8 << 20);
         let of_node = |name: &str| StoreConfig {
             volumes: (0..3)
                 .map(|n| VolumeConfig::new(dir.path().join(format!("data{n}")).join(name)))
@@ -271,7 +271,7 @@ async fn of_virtual_nodes_only_the_one_with_the_odd_directory_lacks_it() {
             let mut stores = Vec::new();
             for name in ["a", "b"] {
                 let (sender, _events) = mpsc::channel(100);
-                let opened = Store::open_sharing(of_node(name), sender, shared.clone()).await;
+                let opened = Store::open_sharing(of_node(name), sender, shared.clone(), None).await;
                 let store = opened.unwrap_or_else(|e| panic!("{}: {e}", odd.name));
                 let added = store.add_pool(spec(), StartOption::Regular).await;
                 added.unwrap_or_else(|e| panic!("{}: {e}", odd.name));
@@ -343,7 +343,7 @@ async fn a_disk_of_a_host_of_another_kind_is_a_failed_volume() {
     virtual_one.volumes[0].path = dir.path().join("data1/a");
     virtual_one.volumes.truncate(1);
     let (sender, _events) = mpsc::channel(100);
-    let refused = Store::open_sharing(virtual_one, sender, StoreShared::new(8 << 20)).await;
+    let refused = Store::open_sharing(virtual_one, sender, StoreShared::new(8 << 20), None).await;
     let said = refused.expect_err("is none of its").to_string();
     assert!(said.contains("not virtual"), "{said}");
     assert!(!dir.path().join("data1/a").exists());

@@ -18,7 +18,7 @@ async fn node_with(shared: &StoreShared, change: impl FnOnce(&mut StoreConfig)) 
     config.preallocate = false;
     change(&mut config);
     let (sender, events) = mpsc::channel(100);
-    let opened = Store::open_sharing(config, sender, shared.clone()).await;
+    let opened = Store::open_sharing(config, sender, shared.clone(), None).await;
     let store = opened.expect("opens");
     let added = store.add_pool(spec(), StartOption::Regular).await;
     added.expect("loads");

@@ -17,11 +17,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use hayloft_io::{EngineFile, IoClass, IoError, SyncKind};
+use hayloft_io::{EngineFile, IoClass, IoError, SyncKind, locks};
 use tokio::sync::{Notify, RwLock};
 
 use super::Volume;
-use crate::locks;
 use crate::types::StoreEvent;
 
 /// A round begins early when so many replicas wait for it: each keeps two descriptors open.

@@ -10,10 +10,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use hayloft_io::locks;
 use hayloft_wire::ids::PoolId;
 use tokio::sync::Notify;
-
-use crate::locks;
 
 /// Places that are remembered; beyond them only the total grows.
 const PLACES_MAX: usize = 10_000;

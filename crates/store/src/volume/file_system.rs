@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use hayloft_io::Space;
+use hayloft_io::locks;
 
 use super::Volume;
 use super::space::{self, Numbers, ReservedForReplicas};
 use crate::config::ReservedSpace;
-use crate::locks;
 
 /// Held while room is looked for and promised, so that no two replicas are promised the same.
 pub type Promise<'a> = MutexGuard<'a, ()>;

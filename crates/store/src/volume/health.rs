@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use hayloft_io::{Advice, AlignedBuf, IoClass, IoError, IoErrorKind, IoOp, OpenMode, SyncKind};
+use hayloft_io::{
+    Advice, AlignedBuf, IoClass, IoError, IoErrorKind, IoOp, OpenMode, SyncKind, locks,
+};
 
 use super::Volume;
 use crate::layout::dirs::DELETING;
 use crate::layout::dirs::DIR_MODE;
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VERSION_BYTES_MAX;
-use crate::locks;
 
 /// Bytes that a check writes and reads back: enough that both go past the page cache where the
 /// engine's data does.

@@ -21,7 +21,7 @@ use commit_rounds::CommitRounds;
 use errors::VolumeErrors;
 use file_system::FileSystemSpace;
 use hayloft_io::decorators::IoMetrics;
-use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space};
+use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space, locks};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use invalidations::Invalidations;
@@ -32,9 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ReservedSpace, VolumeConfig};
 use crate::layout::names::PoolPaths;
 use crate::layout::version::VolumeVersion;
-use crate::locks;
 use crate::types::StorageInfo;
-use crate::upgrade::HeldBytes;
 
 /// One configured directory.
 #[derive(Debug)]
@@ -48,23 +46,23 @@ pub struct Volume {
     /// How its files are read and written.
     pub engine: Arc<dyn Engine>,
     /// What its engine did, as far as it is sampled.
-    pub metrics: Arc<IoMetrics>,
+    pub(crate) metrics: Arc<IoMetrics>,
     /// New replicas go elsewhere while there is room: it is one of the slowest.
-    pub avoid: AtomicBool,
+    pub(crate) avoid: AtomicBool,
     /// Space to leave to others.
-    pub reserved: ReservedSpace,
+    pub(crate) reserved: ReservedSpace,
     /// Mount point.
-    pub mount: PathBuf,
+    pub(crate) mount: PathBuf,
     /// Its share of the mount, where that is set.
-    pub capacity_ratio: Option<f64>,
+    pub(crate) capacity_ratio: Option<f64>,
     /// The mount, when it may share it with a volume of the other type.
-    pub shared_mount: Option<Arc<SharedMount>>,
+    pub(crate) shared_mount: Option<Arc<SharedMount>>,
     /// The record lock; taken out when the volume leaves.
     lock: Mutex<Option<RecordLock>>,
     /// Parts of the pools on this volume.
-    pub slices: RwLock<Vec<Arc<BlockPoolSlice>>>,
+    pub(crate) slices: RwLock<Vec<Arc<BlockPoolSlice>>>,
     /// The file system that it lies on.
-    pub file_system: Arc<FileSystemSpace>,
+    pub(crate) file_system: Arc<FileSystemSpace>,
     /// Used and allocated ahead by HDFS when the space of the file system was last read.
     used_then: ByteCount,
     /// Bytes reserved for replicas being written.
@@ -73,21 +71,21 @@ pub struct Volume {
     allocated: ByteCount,
     failed: AtomicBool,
     /// Makes what is written to it durable.
-    pub commits: CommitRounds,
+    pub(crate) commits: CommitRounds,
     /// From when on (milliseconds since 1970) its replicas had to be looked at when it was opened.
-    pub unclean_since: Option<u64>,
+    pub(crate) unclean_since: Option<u64>,
     /// Told when it fails or leaves: background work on it ends, even work that waits for the disk.
     pub gone: CancellationToken,
     /// Replicas of it that NameNodes have ordered to delete.
-    pub invalidations: Invalidations,
+    pub(crate) invalidations: Invalidations,
     /// Held by a running check; the last good one.
-    pub checked: tokio::sync::Mutex<Option<GoodCheck>>,
+    pub(crate) checked: tokio::sync::Mutex<Option<GoodCheck>>,
     /// A task waits for a check, or makes one.
-    pub check_waits: AtomicBool,
+    pub(crate) check_waits: AtomicBool,
     /// Errors of its disk.
-    pub errors: VolumeErrors,
+    pub(crate) errors: VolumeErrors,
     /// It has a block scanner.
-    pub is_scanned: AtomicBool,
+    pub(crate) is_scanned: AtomicBool,
 }
 
 /// A check that found a volume to be good.
@@ -97,6 +95,15 @@ pub struct GoodCheck {
     pub began: Instant,
     /// When it was over.
     pub ended: Instant,
+}
+
+/// Bytes that a part of a pool holds beside its replicas, as far as is known.
+#[derive(Debug, Default)]
+pub struct HeldBytes {
+    /// In `trash`.
+    pub trash: ByteCount,
+    /// In `previous` alone: it shares the other files with `current`.
+    pub previous: ByteCount,
 }
 
 /// The part of one pool on one volume.
@@ -109,11 +116,11 @@ pub struct BlockPoolSlice {
     /// Where things are.
     pub paths: PoolPaths,
     /// Bytes of data and meta files.
-    pub used: ByteCount,
+    pub(crate) used: ByteCount,
     /// Bytes that upgrades hold back beside them.
-    pub held: HeldBytes,
+    pub(crate) held: HeldBytes,
     /// Number for names of deleted files.
-    pub delete_sequence: AtomicU64,
+    pub(crate) delete_sequence: AtomicU64,
 }
 
 /// A number that is added to and taken from at once by many, and never goes below 0.
@@ -177,7 +184,7 @@ pub struct OpenedVolume {
 impl Volume {
     /// A healthy volume without pools. Its number is given when it is put into use.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         opened: OpenedVolume,
         info: StorageInfo,
         mount: PathBuf,
@@ -214,7 +221,7 @@ impl Volume {
 
     /// Whether a part of a pool is still in use here.
     #[must_use]
-    pub fn slices_have(&self, slice: &Arc<BlockPoolSlice>) -> bool {
+    pub(crate) fn slices_have(&self, slice: &Arc<BlockPoolSlice>) -> bool {
         let slices = locks::read(&self.slices);
         slices.iter().any(|known| Arc::ptr_eq(known, slice))
     }
@@ -227,7 +234,7 @@ impl Volume {
 
     /// What opens its data files for blocking code.
     #[must_use]
-    pub fn data_files(&self) -> DataFiles {
+    pub(crate) fn data_files(&self) -> DataFiles {
         self.meta(IoClass::ClientRead).data_files()
     }
 
@@ -238,7 +245,7 @@ impl Volume {
     }
 
     /// Marks it as failed or gone; true for the first to do so.
-    pub fn set_failed(&self) -> bool {
+    pub(crate) fn set_failed(&self) -> bool {
         let first = !self.failed.swap(true, Ordering::AcqRel);
         self.gone.cancel();
         first
@@ -246,7 +253,7 @@ impl Volume {
 
     /// Gives the record lock up, though writers may still hold descriptors: the directory is out of
     /// our hands. Blocking: closing the file may write what it has.
-    pub fn unlock(&self) {
+    pub(crate) fn unlock(&self) {
         let mut lock = locks::lock(&self.lock);
         let taken = lock.take();
         drop(lock);
@@ -255,7 +262,7 @@ impl Volume {
 
     /// Bytes of data and meta files of all pools.
     #[must_use]
-    pub fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         let slices = locks::read(&self.slices);
         slices
             .iter()
@@ -269,7 +276,7 @@ impl Volume {
     }
 
     /// Takes note that what is used now was on the disk already when its space was last read.
-    pub fn settle_used(&self) {
+    pub(crate) fn settle_used(&self) {
         for volume in self.partner().iter().map(AsRef::as_ref).chain([self]) {
             volume.used_then.set(volume.taken_then());
         }
@@ -277,7 +284,7 @@ impl Volume {
 
     /// The numbers of its reports, as of now.
     #[must_use]
-    pub fn numbers(&self) -> Numbers {
+    pub(crate) fn numbers(&self) -> Numbers {
         self.file_system.numbers_of(self)
     }
 
@@ -307,7 +314,7 @@ impl Volume {
 
     /// The volume of the other type on its mount, if it shares the mount with one.
     #[must_use]
-    pub fn partner(&self) -> Option<Arc<Volume>> {
+    pub(crate) fn partner(&self) -> Option<Arc<Volume>> {
         self.shared_mount.as_ref()?.partner(self)
     }
 
@@ -325,12 +332,12 @@ impl Volume {
     }
 
     /// Takes note that the file system has allocated bytes that were reserved for replicas.
-    pub fn note_allocated(&self, bytes: u64) {
+    pub(crate) fn note_allocated(&self, bytes: u64) {
         self.allocated.add(bytes);
     }
 
     /// Bytes that had been allocated ahead are used, or were given back.
-    pub fn release_allocated(&self, bytes: u64) {
+    pub(crate) fn release_allocated(&self, bytes: u64) {
         self.allocated.sub(bytes);
     }
 
@@ -351,6 +358,12 @@ impl Volume {
         let slices = locks::read(&self.slices);
         slices.iter().find(|s| s.pool == *pool).cloned()
     }
+
+    /// Whether room that is freed on one is free for the other.
+    #[must_use]
+    pub fn has_room_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.file_system, &other.file_system)
+    }
 }
 
 impl BlockPoolSlice {
@@ -366,6 +379,18 @@ impl BlockPoolSlice {
             held: HeldBytes::default(),
             delete_sequence: AtomicU64::new(0),
         }
+    }
+
+    /// A new directory for what is written until it is moved to its place: `what` and a number.
+    #[must_use]
+    pub fn scratch(&self, what: &str) -> PathBuf {
+        let unique = self.delete_sequence.fetch_add(1, Ordering::Relaxed);
+        self.paths.tmp().join(format!("{what}-{unique}"))
+    }
+
+    /// Files of so many bytes have come.
+    pub fn note_added(&self, bytes: u64) {
+        self.used.add(bytes);
     }
 }
 

@@ -83,7 +83,7 @@ pub async fn open_volume(
         Err(e) if e.kind() == IoErrorKind::NotFound => None,
         Err(e) => return Err(failed(e)),
     };
-    fits(&engine, store, version.as_ref())
+    fits(&engine, version.as_ref())
         .map_err(|why| StoreError::incompatible(format!("{doing}: {why}")))?;
     let look = meta.run(IoOp::Stat, root, |root| Ok(Mark::unclean_since(root)));
     let unclean_since = look.await.map_err(failed)?;
@@ -98,18 +98,8 @@ pub async fn open_volume(
 }
 
 /// Whether the engine keeps the bytes where the volume has them.
-fn fits(
-    engine: &Arc<dyn Engine>,
-    store: &StoreConfig,
-    version: Option<&VolumeVersion>,
-) -> Result<(), String> {
+fn fits(engine: &Arc<dyn Engine>, version: Option<&VolumeVersion>) -> Result<(), String> {
     let (name, stubs) = (engine.name(), engine.capabilities().stubs);
-    if stubs && store.parity.is_some() {
-        return Err(format!(
-            "hayloft.pool.parity has no effect on the devices of {name}: turn it off, or use \
-             another engine"
-        ));
-    }
     match version {
         Some(version) if version.stubs && !stubs => Err(format!(
             "its blocks are on a device, which {name} does not read: name the engine that wrote \

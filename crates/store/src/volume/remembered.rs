@@ -8,9 +8,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, locks};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
@@ -18,8 +18,6 @@ use super::Volume;
 use super::open::host_name;
 use crate::layout::dirs::{FILE_MODE, now_ms, read_small};
 use crate::layout::version::VolumeVersion;
-use crate::locks;
-use crate::state::StoreState;
 
 /// Name of the file in the directory of a volume.
 const FILE_NAME: &str = ".hayloft-storages";
@@ -110,11 +108,14 @@ impl NodeMemory {
 ///
 /// What is known of a configured directory whose volume has failed is kept. A directory that left
 /// the configuration is forgotten: it may come back as a new one.
-pub async fn remember(inner: &Arc<StoreState>) {
-    let configured = locks::lock(&inner.configured).clone();
-    let volumes = inner.volumes();
+pub async fn remember(
+    memory: &Mutex<NodeMemory>,
+    volumes: &[Arc<Volume>],
+    configured: &[PathBuf],
+    datanode_uuid: String,
+) {
     let mut storages = Vec::new();
-    for volume in &volumes {
+    for volume in volumes {
         match mount_of(volume).await {
             Ok(mount) => storages.push(RememberedStorage {
                 directory: volume.root.display().to_string(),
@@ -125,7 +126,7 @@ pub async fn remember(inner: &Arc<StoreState>) {
         }
     }
     let memory = {
-        let mut memory = locks::lock(&inner.memory);
+        let mut memory = locks::lock(memory);
         let kept = configured
             .iter()
             .filter_map(|directory| memory.storage(directory));
@@ -136,7 +137,7 @@ pub async fn remember(inner: &Arc<StoreState>) {
         *memory = NodeMemory {
             at_ms: now_ms(),
             host: host_name(),
-            datanode_uuid: inner.identity().datanode_uuid.clone(),
+            datanode_uuid,
             storages,
         };
         memory.clone()

@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
+use hayloft_io::locks;
 use hayloft_wire::ids::StorageType;
 
 use super::Volume;
-use crate::locks;
 
 /// A mount on which volumes of both types may be.
 #[derive(Debug)]

@@ -8,15 +8,15 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::info;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::exclusive::{Stopped, stop_writer};
-use crate::lifecycle::finalize::finalize_recovered;
-use crate::lifecycle::volume_failure::examine;
 use crate::load::Cut;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
+use crate::transitions::exclusive::{Stopped, stop_writer};
+use crate::transitions::finalize::finalize_recovered;
+use crate::transitions::volume_failure::examine;
 use crate::types::{RecoveryInfo, ReplicaRef};
 use crate::volume::footprint;
 use crate::writer::recovery_steps::{bump_finalized, bump_live, reopen, settle};

@@ -7,8 +7,8 @@ use hayloft_io::{IoError, SyncKind, together};
 use super::ReplicaWriter;
 use super::pending::DIRECT_MIN;
 use crate::error::StoreError;
-use crate::lifecycle::commit;
-use crate::lifecycle::finalize::finalize_live;
+use crate::transitions::commit;
+use crate::transitions::finalize::finalize_live;
 use crate::types::ReplicaRef;
 
 impl ReplicaWriter {

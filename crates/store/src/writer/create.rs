@@ -9,7 +9,6 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState, StorageType};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::parity;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
@@ -37,7 +36,7 @@ pub async fn create_rbw(
         // The client's first attempt at this pipeline failed; this is the next one. Apache's
         // DataNode (FsDatasetImpl.createRbw, 3.5.0) compares neither state nor generation stamp
         // here either.
-        crate::lifecycle::delete::discard(inner, &pool, wanted.id, false).await?;
+        crate::transitions::delete::discard(inner, &pool, wanted.id, false).await?;
     }
     if let Some(new_gs) = options.new_gs {
         wanted.generation_stamp = new_gs;
@@ -72,7 +71,7 @@ pub async fn create_temporary(
         if here.generation_stamp >= wanted.generation_stamp || !(in_pipeline || options.transfer) {
             return Err(already_exists(block, &there, "created"));
         }
-        crate::lifecycle::delete::discard(inner, &pool, wanted.id, false).await?;
+        crate::transitions::delete::discard(inner, &pool, wanted.id, false).await?;
     }
     create(inner, &pool, wanted, &options, ReplicaDir::Temporary).await
 }
@@ -155,12 +154,17 @@ impl Tried {
         bytes: u64,
     ) -> Result<Arc<BlockPoolSlice>, StoreError> {
         let choose = || inner.choose_slice(pool, storage_type, storage_id, bytes, &self.volumes);
-        let chosen = match choose() {
-            Err(e) if e.kind() == StoreErrorKind::OutOfSpace => {
-                parity::make_room(inner, storage_type, e, choose).await
-            }
-            chosen => chosen,
-        };
+        let is_full = |e: &StoreError| e.kind() == StoreErrorKind::OutOfSpace;
+        let mut chosen = choose();
+        if let Some(protection) = &inner.protection
+            && chosen.as_ref().is_err_and(is_full)
+        {
+            let mut enough = || {
+                chosen = choose();
+                !chosen.as_ref().is_err_and(is_full)
+            };
+            protection.make_room(inner, storage_type, &mut enough).await;
+        }
         chosen.map_err(|none| self.first.take().unwrap_or(none))
     }
 
@@ -274,7 +278,7 @@ impl NewReplica {
             live.release_reserved();
             // One of the two files may be there. A disk that refused one may refuse this too: the
             // next attempt, or the next start, meets it again.
-            let _ = crate::lifecycle::delete::put_aside(slice, place, block).await;
+            let _ = crate::transitions::delete::put_aside(slice, place, block).await;
         }
         begun
     }
@@ -285,7 +289,7 @@ impl NewReplica {
 async fn clear_the_way(slice: &BlockPoolSlice, place: ReplicaDir, block: Block) {
     warn!(%block, volume = %slice.volume.root.display(), "files of an unknown replica are in the \
         way of a new one: removing them");
-    if let Err(error) = crate::lifecycle::delete::put_aside(slice, place, block).await {
+    if let Err(error) = crate::transitions::delete::put_aside(slice, place, block).await {
         warn!(%block, %error, "cannot remove the files in the way of a new replica");
     }
 }

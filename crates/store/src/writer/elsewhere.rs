@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::Context;
 
-use hayloft_io::{EngineFile, WriteBehind};
+use hayloft_io::{EngineFile, WriteBehind, locks};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::warn;
 
@@ -13,13 +13,12 @@ use super::ReplicaWriter;
 use super::create::{NewReplica, Tried};
 use super::replica_files::ReplicaFiles;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::delete;
-use crate::lifecycle::exclusive::WriterLock;
-use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::replica::latch::Latch;
 use crate::replica::{LiveReplica, Slot, Tail};
 use crate::state::StoreState;
+use crate::transitions::delete;
+use crate::transitions::exclusive::WriterLock;
 use crate::writer::append_plan::Plan;
 
 /// The replica that a writer writes: another one after it has gone to another volume. Shared with

@@ -30,11 +30,11 @@ use self::elsewhere::{CurrentReplica, Moved, Unwritten};
 use self::pending::PendingPackets;
 use self::replica_files::acknowledge;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::exclusive::WriterLock;
-use crate::lifecycle::volume_failure::examine;
 use crate::replica::LiveReplica;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
+use crate::transitions::exclusive::WriterLock;
+use crate::transitions::volume_failure::examine;
 use crate::types::StorageInfo;
 use crate::volume::footprint;
 

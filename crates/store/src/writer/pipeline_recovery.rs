@@ -7,12 +7,12 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::info;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lifecycle::exclusive::{Stopped, WriterLock, stop_writer};
-use crate::lifecycle::finalize::finalize_recovered;
 use crate::replica::block_pool::Pool;
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, Slot};
 use crate::state::StoreState;
+use crate::transitions::exclusive::{Stopped, WriterLock, stop_writer};
+use crate::transitions::finalize::finalize_recovered;
 use crate::types::ReplicaRef;
 use crate::volume::BlockPoolSlice;
 use crate::writer::ReplicaWriter;

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, OpenMode};
-use hayloft_parity::MemberChange;
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::StoreError;
-use crate::lifecycle::exclusive::WriterLock;
-use crate::lifecycle::volume_failure::examine;
 use crate::load::{Cut, Valid, validate};
-use crate::parity;
+use crate::protection::ReplicaChange;
 use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
+use crate::transitions::exclusive::WriterLock;
+use crate::transitions::volume_failure::examine;
 use crate::types::{ReplicaRef, StoreEvent};
 use crate::volume::{BlockPoolSlice, footprint};
 
@@ -43,8 +42,12 @@ pub async fn settle(
     }
     let pair = live.pair();
     let (id, volume) = (live.id, &live.slice.volume);
-    let cut = MemberChange::Cut { len };
-    parity::before_change(inner, &live.slice.pool, (id, volume), pair.data(), cut).await;
+    if let Some(protection) = &inner.protection {
+        let (at, pool, cut) = ((id, volume), &live.slice.pool, ReplicaChange::Cut { len });
+        protection
+            .before_change(inner, pool, at, pair.data(), cut)
+            .await;
+    }
     let (path, known) = (
         pair.data(),
         Tail {

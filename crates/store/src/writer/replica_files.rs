@@ -3,19 +3,17 @@
 use std::sync::Arc;
 
 use hayloft_io::{
-    EngineFile, FileWrite, IoClass, IoError, SyncKind, WriteBehind, together, write_pair,
+    EngineFile, FileWrite, IoClass, IoError, SyncKind, WriteBehind, locks, together, write_pair,
 };
 use hayloft_wire::checksum::DataChecksum;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
-use crate::lifecycle::commit;
-use crate::locks;
-use crate::parity;
 use crate::replica::LiveReplica;
 use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
+use crate::transitions::commit;
 use crate::volume::footprint;
 use crate::writer::append_plan::Plan;
 use crate::writer::elsewhere::CurrentReplica;
@@ -89,8 +87,8 @@ impl ReplicaFiles {
         let len = plan.tail.len - before.len;
         volume.commits.room(volume, len).await;
         let tail = plan.tail;
-        parity::note_write(&self.inner);
-        let kept = parity::keep_written(&self.inner, live, &plan.data);
+        let protection = self.inner.protection.as_ref();
+        let kept = protection.and_then(|p| p.keep_written(live, &plan.data));
         let synced = match self.write(disk, before, plan, guard).await {
             Ok(synced) => synced,
             Err(error) => {
@@ -101,8 +99,8 @@ impl ReplicaFiles {
             }
         };
         grow(live, disk, before, tail);
-        if let Some(kept) = kept {
-            parity::written(&self.inner, live, before.len, &kept);
+        if let (Some(protection), Some(kept)) = (protection, kept) {
+            protection.written(live, before.len, &kept);
         }
         let written = before.len..tail.len;
         commit::touch(&self.inner, &self.pool, live, (data, &self.meta), written);

@@ -7,8 +7,8 @@ use hayloft_io::{EngineFile, IoError, Meta, SyncKind};
 
 use super::ReplicaWriter;
 use crate::error::StoreError;
-use crate::lifecycle::commit;
 use crate::replica::{LiveReplica, Tail};
+use crate::transitions::commit;
 use crate::writer::keep_end::keep;
 
 impl ReplicaWriter {

@@ -103,7 +103,7 @@ impl Drop for ReplicaWriter {
             let block = live.block();
             // It stays in the map until its files are out of the way, or a new copy of the block
             // would have its own under the same names.
-            if let Err(error) = crate::lifecycle::delete::discard_files(
+            if let Err(error) = crate::transitions::delete::discard_files(
                 &inner,
                 &pool,
                 &live.slice,

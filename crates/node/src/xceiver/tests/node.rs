@@ -158,7 +158,7 @@ impl Node {
             ..StoreConfig::default()
         };
         let store = match process {
-            Some((disks, _)) => Store::open_sharing(config, tell, disks.clone()).await,
+            Some((disks, _)) => Store::open_sharing(config, tell, disks.clone(), None).await,
             None => Store::open(config, tell).await,
         };
         let store = store.expect("a new store opens");

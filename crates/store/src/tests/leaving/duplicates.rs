@@ -29,7 +29,9 @@ async fn of_two_replicas_the_lesser_one_is_kept_when_the_other_leaves_and_goes_w
     let on_the_first: Vec<i64> = (0..4)
         .filter(|id| pool.map.get(*id).expect("there").volume() == first)
         .collect();
-    let found = |id| crate::pool::duplicates::insert(&pool, id, newer()).expect("it is here twice");
+    let found = |id| {
+        crate::service::pool::duplicates::insert(&pool, id, newer()).expect("it is here twice")
+    };
     let [deleted, stays] = [on_the_first[0], on_the_first[1]].map(|id| (id, found(id)));
     // By the NameNode, while the others are settled.
     drop(pool.map.remove(deleted.0));
@@ -63,7 +65,11 @@ fn find_while(pool: &Pool, found: &Slot, change: impl Fn(i64)) {
         scope.spawn(|| {
             for id in 0..BLOCKS {
                 at.store(id + 1, Ordering::Release);
-                drop(crate::pool::duplicates::insert(pool, id, found.clone()));
+                drop(crate::service::pool::duplicates::insert(
+                    pool,
+                    id,
+                    found.clone(),
+                ));
             }
         });
         let mut changed = 0;
@@ -200,7 +206,7 @@ async fn a_volume_is_put_in_while_the_disk_of_a_lesser_replica_hangs() {
     let latch = tokio::time::timeout(Duration::from_millis(100), pool.latches.acquire(7)).await;
     assert!(latch.is_err());
     let hangs = node.store.0.volumes()[0].clone();
-    crate::lifecycle::volume_failure::fail(&node.store.0, &hangs, "a test").await;
+    crate::transitions::volume_failure::fail(&node.store.0, &hangs, "a test").await;
     let latch = tokio::time::timeout(SOON, pool.latches.acquire(7)).await;
     drop(latch.expect("no task waits for a disk that has failed"));
     let stop = tokio::time::timeout(SOON, node.store.shutdown()).await;
@@ -232,7 +238,7 @@ async fn a_better_replica_stays_known_though_the_lesser_one_is_being_finalized()
     until("it is being moved", || faults.fired(renames) > 0).await;
     let pool = node.store.0.pool(&pool()).expect("is loaded");
     let better = finalized(1002, pool.slices()[1].volume.index);
-    let lesser = crate::pool::duplicates::insert(&pool, 7, better.clone());
+    let lesser = crate::service::pool::duplicates::insert(&pool, 7, better.clone());
     let lesser = lesser.expect("it is here twice");
     let error = closes.await.expect("no panic").expect_err("is not known");
     assert_eq!(error.kind(), StoreErrorKind::NotFound);

@@ -1,0 +1,407 @@
+//! Parity groups at work: what is encoded, kept, decoded and rebuilt on the volumes of a process.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `volumes` | units on volumes: which store, which disk, which file |
+//! | `rounds` | the background task |
+//! | `members` | members of a new group as they are read |
+//! | `recent` | bytes of new replicas, in memory until they are encoded |
+//! | `encode` | one group: read, encode, commit |
+//! | `records` | copies of records, and groups that go |
+//! | `changes` | hooks: what a change of a replica means |
+//! | `decode` | ranges of a unit from the others |
+//! | `served` | a decoded unit as a file that readers can use |
+//! | `degraded` | replicas of a failed disk: reported, served, rebuilt |
+//! | `heal` | damaged replicas, before they are reported |
+//! | `mender` | what a damaged replica should have, for its readers |
+//! | `rebuild` | lost units, on other disks |
+//! | `scan` | a slow look at what no other task reads |
+//! | `scrub` | a look at everything that groups have on disks |
+//! | `unreadable` | units that a disk did not give |
+//! | `status` | numbers for the operator |
+//! | `requests` | what operators ask of a running node |
+//! | `listing` | files on a volume, and those that no record names |
+//! | `load` | what lies on the volumes at start |
+//! | `troubles` | volumes that take no files of groups for a while |
+//! | `unattended`, `looks` | units in directories of nodes that do not run here |
+//! | `damaged` | replicas that no group can mend |
+//! | `kept` | what is kept of deleted replicas makes room |
+//! | `protects` | what the store asks of it |
+//!
+//! One [`Parity`] serves all stores of a process. It never holds its table across I/O.
+
+mod changes;
+mod damaged;
+mod decode;
+mod degraded;
+mod encode;
+mod heal;
+mod kept;
+mod listing;
+mod load;
+mod looks;
+mod members;
+mod mender;
+mod protects;
+mod rebuild;
+mod recent;
+mod records;
+mod requests;
+mod rounds;
+mod scan;
+mod scrub;
+mod served;
+mod status;
+#[cfg(test)]
+mod tests;
+mod troubles;
+mod unattended;
+mod unreadable;
+mod volumes;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
+use std::time::{Duration, Instant};
+
+use hayloft_io::IoClass;
+use hayloft_io::locks;
+use hayloft_parity::{GroupCode, GroupTable, ParityDisks, ParityShape};
+use hayloft_store::inside::StoreState;
+use hayloft_store::{ScanConfig, StoreError};
+use hayloft_wire::ids::PoolId;
+use tokio::sync::Notify;
+
+#[cfg(test)]
+pub use changes::{before_change, recent_key};
+#[cfg(test)]
+pub use heal::heal;
+pub use protects::ParityProtection;
+pub use requests::ParityRequest;
+#[cfg(test)]
+pub use requests::answer_status;
+pub use status::{LackingParityGroup, ParityStatus, VolumeParity};
+
+/// The class of encoding: no client waits for it.
+const ENCODING: IoClass = IoClass::Balancer;
+/// The class of what restores redundancy.
+const REBUILDING: IoClass = IoClass::Replication;
+
+/// Memory that groups which are encoded at once take together, bytes, unless one takes more.
+const ENCODING_BUFFERS: usize = 32 << 20;
+
+/// How replicas are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParityConfig {
+    /// K+M.
+    pub shape: ParityShape,
+    /// What counts as a disk.
+    pub disks: ParityDisks,
+    /// Time between rounds without news; zero: there are none.
+    pub interval: Duration,
+    /// So long a replica waits for partners of its length on other disks. Then it takes any.
+    pub patience: Duration,
+    /// While clients write, a new replica waits for so long: disks that have enough to do are left
+    /// to them. It does not when half of `memory` is used.
+    pub hold: Duration,
+    /// Groups that are encoded at once, at least one. Each writes to disks of its own, and has K+M
+    /// MiB of memory.
+    pub groups_at_once: usize,
+    /// A round encodes new groups for so long. Then it looks whether there is something to rebuild.
+    pub turn: Duration,
+    /// Bytes of data that may be kept for groups whose replica is gone, together.
+    pub kept_max: u64,
+    /// Bytes of new replicas that stay in memory until they are encoded, where the page cache has
+    /// them not.
+    pub memory: u64,
+    /// How often and how fast files are read that no replica has.
+    pub scan: ScanConfig,
+    /// A volume that gives no answer for so long is left out for a while.
+    pub answer: Duration,
+    /// So long rounds wait for stores whose NameNode does not answer.
+    pub others_within: Duration,
+    /// A replica that has no parity for so long is overdue.
+    pub overdue: Duration,
+    /// So long data of deleted replicas is kept for groups at most, where there is room.
+    pub kept_for: Duration,
+}
+
+impl ParityConfig {
+    /// The usual of a shape.
+    #[must_use]
+    pub fn new(shape: ParityShape) -> Self {
+        Self {
+            shape,
+            disks: ParityDisks::default(),
+            interval: Duration::from_secs(5),
+            patience: Duration::from_secs(120),
+            hold: Duration::from_secs(30),
+            groups_at_once: (ENCODING_BUFFERS / (shape.units() * encode::STRIDE)).clamp(1, 4),
+            turn: Duration::from_secs(30),
+            kept_max: 16 << 30,
+            memory: 0,
+            scan: ScanConfig {
+                period: Duration::ZERO,
+                bytes_per_second: 0,
+            },
+            answer: Duration::from_secs(60),
+            others_within: Duration::from_secs(60),
+            overdue: status::OVERDUE,
+            kept_for: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// A replica that waits for a group: store, pool, block, generation stamp. One that grew is
+/// another.
+type Waiting = (usize, PoolId, i64, u64);
+
+/// The parity groups of a process.
+#[derive(Debug)]
+pub struct Parity {
+    /// What it was told.
+    pub config: ParityConfig,
+    /// Stores that there will be.
+    expected: usize,
+    code: Arc<GroupCode>,
+    table: Mutex<GroupTable>,
+    stores: RwLock<Vec<Weak<StoreState>>>,
+    /// There is something to do.
+    wake: Notify,
+    /// Held by a round: the tasks of several stores take turns.
+    round: tokio::sync::Mutex<()>,
+    /// Held while records and files of groups on disks change, but for new groups.
+    pub(crate) recording: tokio::sync::Mutex<()>,
+    /// Held while groups go to make room.
+    yielding: tokio::sync::Mutex<()>,
+    /// Held while a replica is rebuilt: one that is wanted now waits for one at most.
+    rebuilding: tokio::sync::Mutex<()>,
+    /// Damaged replicas that are being mended.
+    healing: heal::Healing,
+    /// A permit for each buffer of ranges that are decoded.
+    decoding: tokio::sync::Semaphore,
+    /// Units that are looked at because a disk did not give them.
+    unreadable: Arc<tokio::sync::Semaphore>,
+    /// New replicas that are in memory.
+    pub(crate) recent: recent::RecentReplicas,
+    /// When a client wrote last.
+    wrote: Mutex<Option<Instant>>,
+    /// Bytes of members encoded since the process started: all, and those from memory.
+    encoded: Mutex<(u64, u64)>,
+    /// How replicas without a group wait.
+    waiting: Mutex<HashMap<Waiting, rounds::Wait>>,
+    /// Finalized replicas without parity, when they were counted last.
+    unprotected: Mutex<status::UnprotectedCount>,
+    /// Damaged replicas that no group can mend.
+    damaged: Mutex<damaged::DamagedReplicas>,
+    /// Volumes that take no files of groups for a while.
+    troubles: Arc<troubles::Troubles>,
+    /// Directories of nodes that do not run here.
+    unattended: RwLock<unattended::UnattendedDirs>,
+    /// Since when groups have kept data of deleted replicas.
+    kept_since: Mutex<kept::KeptSince>,
+    /// Storages whose directory of groups could not be listed.
+    unlisted: Mutex<HashSet<Arc<str>>>,
+    /// How far a rebuild is.
+    progress: Mutex<status::RebuildProgress>,
+    /// What lies on the volumes of the stores that have come, until all have.
+    lists: Mutex<load::Lists>,
+    /// All stores have come once, or those that have not were waited for.
+    settled: AtomicBool,
+    /// When the groups of a pool were known first.
+    first_known: OnceLock<Instant>,
+    /// A store ended before its groups were known.
+    incomplete: AtomicBool,
+    /// The background task runs.
+    running: Mutex<bool>,
+    /// When files without a record are looked for next; `None`: they were.
+    clean_at: Mutex<Option<Instant>>,
+    /// Requests that were carried out and whose files cannot be removed.
+    stuck_requests: Mutex<HashMap<std::path::PathBuf, std::time::SystemTime>>,
+    /// How far the scan is.
+    scan: Mutex<scan::GroupScan>,
+    /// What was left for operators last.
+    published: Mutex<ParityStatus>,
+    /// Where a test has this process end.
+    #[cfg(test)]
+    pub(crate) end_at: Mutex<Option<ParityStep>>,
+}
+
+/// The steps after each of which a process may end, for tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParityStep {
+    /// Members are claimed, nothing is written.
+    Claimed,
+    /// A part of the parity is written.
+    HalfWritten,
+    /// All parity is written.
+    Written,
+    /// All parity is durable.
+    Synced,
+    /// The first copy of the record is durable.
+    FirstRecord,
+    /// All copies are.
+    Recorded,
+    /// The first copy of the record of a group that goes was removed.
+    Unrecorded,
+    /// All its copies are.
+    AllUnrecorded,
+    /// A decoded replica lies in `tmp`.
+    Decoded,
+    /// It is in its place.
+    Placed,
+    /// A group is scrubbed.
+    ScrubbedGroup,
+}
+
+/// All bytes of a unit, decoded from the others.
+#[cfg(test)]
+pub async fn decode_for_test(parity: &Arc<Parity>, unit: hayloft_parity::UnitRef) -> Vec<u8> {
+    let reader = decode::UnitReader::open(parity, unit, IoClass::ClientRead).await;
+    let reader = reader.expect("opens");
+    let len = reader.sums().len();
+    let mut bytes = vec![0; usize::try_from(len).expect("small")];
+    let read = reader.read(0..len, &mut bytes).await.expect("decodes");
+    assert_eq!(read, bytes.len());
+    bytes
+}
+
+/// Whether a store has its pools, and their groups are known.
+fn knows(store: &StoreState) -> bool {
+    let pools = store.pools();
+    let known = pools
+        .iter()
+        .all(|p| p.protection_known.load(Ordering::Acquire));
+    known && !pools.is_empty()
+}
+
+/// A test has ended this process, as far as parity goes.
+#[derive(Clone, Copy, Debug)]
+pub struct ParityEnded;
+
+impl Parity {
+    /// Without groups; `expected` stores will join.
+    #[must_use]
+    pub fn new(config: ParityConfig, expected: usize) -> Self {
+        Self {
+            config,
+            expected,
+            code: Arc::new(GroupCode::new(config.shape)),
+            table: Mutex::default(),
+            stores: RwLock::default(),
+            wake: Notify::new(),
+            round: tokio::sync::Mutex::default(),
+            recording: tokio::sync::Mutex::default(),
+            yielding: tokio::sync::Mutex::default(),
+            rebuilding: tokio::sync::Mutex::default(),
+            healing: heal::Healing::default(),
+            decoding: tokio::sync::Semaphore::new(decode::BUFFERS_MAX.into()),
+            unreadable: Arc::new(tokio::sync::Semaphore::new(unreadable::LOOKS_MAX)),
+            recent: recent::RecentReplicas::new(config.memory, config.patience),
+            wrote: Mutex::default(),
+            encoded: Mutex::default(),
+            waiting: Mutex::default(),
+            unprotected: Mutex::default(),
+            damaged: Mutex::default(),
+            troubles: Arc::new(troubles::Troubles::new(config.answer)),
+            unattended: RwLock::default(),
+            kept_since: Mutex::default(),
+            unlisted: Mutex::default(),
+            progress: Mutex::default(),
+            lists: Mutex::default(),
+            settled: AtomicBool::new(false),
+            first_known: OnceLock::new(),
+            incomplete: AtomicBool::new(false),
+            running: Mutex::default(),
+            clean_at: Mutex::new(Some(Instant::now())),
+            stuck_requests: Mutex::default(),
+            scan: Mutex::default(),
+            published: Mutex::default(),
+            #[cfg(test)]
+            end_at: Mutex::default(),
+        }
+    }
+
+    /// A store whose volumes take part.
+    pub fn join(&self, store: &Arc<StoreState>) {
+        locks::write(&self.stores).push(Arc::downgrade(store));
+    }
+
+    /// The groups. Never held across I/O.
+    pub fn table(&self) -> MutexGuard<'_, GroupTable> {
+        locks::lock(&self.table)
+    }
+
+    /// Stores that run.
+    #[must_use]
+    pub fn stores(&self) -> Vec<Arc<StoreState>> {
+        let stores = locks::read(&self.stores);
+        let alive = stores.iter().filter_map(Weak::upgrade);
+        alive.filter(|s| !s.stop.is_cancelled()).collect()
+    }
+
+    /// The code of groups of a shape: some may be from before another was configured.
+    fn code_of(&self, shape: ParityShape) -> Arc<GroupCode> {
+        match shape == self.config.shape {
+            true => Arc::clone(&self.code),
+            false => Arc::new(GroupCode::new(shape)),
+        }
+    }
+
+    /// Refuses a store whose volumes lie on fewer disks than the shape needs. Of several stores
+    /// each must have them: they share the disks.
+    ///
+    /// # Errors
+    /// `Incompatible`.
+    pub fn check_disks(&self, store: &StoreState) -> Result<(), StoreError> {
+        let volumes = store.volumes();
+        let disks = self.disks_of(volumes.iter().map(|volume| &**volume));
+        // A failed one is counted: it will be back, and groups decode it.
+        let failed = store.failed_volumes();
+        let enough = self.config.shape.check_disks(disks.len() + failed);
+        enough.map_err(|e| StoreError::incompatible(format!("hayloft.pool.parity: {e}")))
+    }
+
+    /// Forgets which replicas are left alone for a while.
+    #[cfg(test)]
+    pub(crate) fn forgive(&self) {
+        locks::lock(&self.waiting).clear();
+        self.look_soon();
+    }
+
+    /// Whether the groups on all volumes are known: until then a file may look as if no record
+    /// named it.
+    #[must_use]
+    pub fn knows_all(&self) -> bool {
+        let joined = locks::read(&self.stores).len();
+        joined >= self.expected
+            && self.stores().iter().all(|store| knows(store))
+            && !self.incomplete.load(Ordering::Relaxed)
+            && locks::lock(&self.unlisted).is_empty()
+    }
+
+    /// Whether there is something to work on. A store that comes later, since its NameNode does not
+    /// answer, is waited for a while: until then a group may look as if it lacked units. One that
+    /// does not come stops nothing: what it has is read where it lies.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let stores = self.stores();
+        let joined = locks::read(&self.stores).len();
+        if joined >= self.expected && !stores.is_empty() && stores.iter().all(|s| knows(s)) {
+            return true;
+        }
+        let waited = self.first_known.get();
+        waited.is_some_and(|since| since.elapsed() >= self.config.others_within)
+            && stores.iter().any(|store| knows(store))
+    }
+
+    /// A step is done.
+    fn step(&self, step: ParityStep) -> Result<(), ParityEnded> {
+        #[cfg(test)]
+        if *locks::lock(&self.end_at) == Some(step) {
+            return Err(ParityEnded);
+        }
+        let _ = step;
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! What a [protection](Protection) of replicas may use of the store's insides. It lies in a crate
+//! of its own: what is not named here is the store's alone.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hayloft_io::{Disk, IoError, locks};
+use hayloft_wire::ids::ExtendedBlock;
+
+use crate::background::look::{Looker, Pace};
+use crate::config::VolumeConfig;
+use crate::error::StoreError;
+use crate::transitions::volume_failure;
+use crate::types::StoreEvent;
+
+pub use crate::layout::dirs::{DIR_MODE, FILE_MODE, make_dir, now_ms};
+pub use crate::layout::names::{CURRENT, PoolPaths, VERSION, data_name};
+pub use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
+pub use crate::protection::{Damage, DecodedFiles, Mender, Protection, ReplicaChange};
+pub use crate::replica::block_pool::Pool;
+pub use crate::replica::degraded::{DecodedAs, DegradedReplica};
+pub use crate::replica::files::{Pair, on_disk_with_sync, pin, settle_copy, sync_dir, sync_file};
+pub use crate::replica::{FinalReplica, LiveReplica, Slot};
+pub use crate::state::StoreState;
+pub use crate::transitions::volume_failure::LACKING;
+pub use crate::volume::{BlockPoolSlice, Volume, footprint};
+
+impl StoreState {
+    /// The directories that it is told to use, those that cannot be used too.
+    #[must_use]
+    pub fn configured_volumes(&self) -> &[VolumeConfig] {
+        &self.config.volumes
+    }
+
+    /// How many volumes have failed.
+    #[must_use]
+    pub fn failed_volumes(&self) -> usize {
+        locks::read(&self.volumes).failed.len()
+    }
+
+    /// The disk under a directory, which need not be a volume. Blocks until the disk answers.
+    ///
+    /// # Errors
+    /// The disk does not say what it is.
+    pub fn disk_under(&self, root: &Path) -> Result<Arc<Disk>, IoError> {
+        let config = self.config.disk.config(None);
+        self.shared.disks.for_path(root, &config)
+    }
+
+    /// Looks at a failed operation, and checks the volume where the error says something of it.
+    /// Gives the error back.
+    pub fn examine(self: &Arc<Self>, volume: &Arc<Volume>, error: StoreError) -> StoreError {
+        volume_failure::examine(self, volume, error)
+    }
+
+    /// Whether a replica on a volume has the data of its own checksum file, read from the device.
+    pub async fn is_whole(self: &Arc<Self>, volume: &Arc<Volume>, block: &ExtendedBlock) -> bool {
+        let looker = Looker::new(self, volume);
+        let id = block.block.id;
+        let Ok(pool) = self.pool(&block.pool) else {
+            return false;
+        };
+        let Some(replica) = looker.here(&pool, id) else {
+            return false;
+        };
+        let mut pace = Pace::Rest(0);
+        let whole = looker.verify(&pool, id, &replica, &mut pace);
+        whole.await.is_ok()
+    }
+
+    /// Tells the node, also of a damaged replica: [`send_event`](Self::send_event) has those mended
+    /// first. Waits when the node is behind.
+    pub async fn tell(&self, event: StoreEvent) {
+        // The node stops listening only when it ends.
+        let _ = self.events.send(event).await;
+    }
+}
+
+/// For the tests of a protection.
+#[cfg(any(test, feature = "faults"))]
+impl crate::Store {
+    /// What a protection gets of the store.
+    #[must_use]
+    pub fn state(&self) -> &Arc<StoreState> {
+        &self.0
+    }
+
+    /// Takes a volume out of use as a failed one.
+    pub async fn fail_volume(&self, volume: &Arc<Volume>) {
+        volume_failure::fail(&self.0, volume, "a test").await;
+    }
+
+    /// Compares directories with memory now.
+    pub async fn scan_directories(&self) {
+        crate::background::directory_scanner::scan_all(&self.0).await;
+    }
+
+    /// Ends as a killed process would, but for the descriptors: nothing is saved, the locks go.
+    pub fn crash(&self) {
+        self.0.stop.cancel();
+        for volume in self.0.volumes() {
+            volume.unlock();
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Deleting replicas: at once in the map, durably out of the way in the directories, later for
+//! good.
+//!
+//! The files of a deleted replica are renamed into `tmp/deleting` before the node is told. A
+//! restart does not look there for replicas, and Apache's DataNode empties `tmp` when it starts. So
+//! deleted replicas do not come back, however many deletes were waiting. Lanes of each volume then
+//! remove the files, as a class of I/O that clients do not wait for.
+//!
+//! Power loss may undo a rename: the replica is then found and reported again, and the NameNode
+//! orders its deletion again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::StreamExt as _;
+use hayloft_io::{DataFiles, IoClass, IoError, IoErrorKind, IoOp, locks};
+use hayloft_wire::ids::Block;
+use tokio::sync::mpsc;
+use tracing::{debug, warn};
+
+use super::{commit, trash};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::layout::dirs::DELETING;
+use crate::layout::names;
+use crate::protection::ReplicaChange;
+use crate::replica::block_pool::Pool;
+use crate::replica::live::directory;
+use crate::replica::{ReplicaDir, Slot};
+use crate::state::{Delete, StoreState};
+use crate::transitions::exclusive::{Stopped, stop_writer};
+use crate::transitions::volume_failure::examine;
+use crate::types::StoreEvent;
+use crate::volume::{BlockPoolSlice, Volume};
+
+/// Deletes that may wait for the lanes of a volume; further deletes of that volume wait.
+const WAITING_MAX: usize = 16 * 1024;
+
+/// Starts the lanes of every volume that has none.
+pub fn start_lanes(inner: &Arc<StoreState>) {
+    for volume in inner.volumes() {
+        let mut queues = locks::write(&inner.delete_queues);
+        if queues.contains_key(&volume.index) {
+            continue;
+        }
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        queues.insert(volume.index, sender);
+        inner
+            .tasks
+            .spawn(work_off(Arc::clone(inner), volume, receiver));
+    }
+}
+
+/// Removes what comes through the queue, several at a time, until the store stops.
+async fn work_off(inner: Arc<StoreState>, volume: Arc<Volume>, receiver: mpsc::Receiver<Delete>) {
+    let lanes = inner.config.delete_lanes_per_volume.max(1);
+    let orders = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|order| (order, receiver))
+    });
+    let work = orders.for_each_concurrent(lanes, |order| remove(&inner, &volume, order));
+    tokio::select! {
+        () = inner.stop.cancelled() => {}
+        () = work => {}
+    }
+}
+
+async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
+    let meta = volume.meta(IoClass::Delete);
+    match order {
+        Delete::Leftover(path) => match meta.remove_dir_all(&path).await {
+            Err(e) if e.kind() != IoErrorKind::NotFound => {
+                warn!(path = %path.display(), error = %e, "cannot remove what an earlier process \
+                    left; it is tried again at the next start");
+            }
+            _ => debug!(path = %path.display(), "removed what an earlier process left"),
+        },
+        Delete::Replica {
+            slice,
+            block,
+            files,
+            tell,
+        } => {
+            let Some(first) = files.first().cloned() else {
+                return;
+            };
+            let data_files = meta.data_files();
+            let freed = meta
+                .run(IoOp::Unlink, &first, move |_| {
+                    remove_files(&data_files, &files)
+                })
+                .await;
+            match freed {
+                Ok(bytes) => slice.used.sub(bytes),
+                Err(error) => {
+                    // Out of the way already: only its space is not back.
+                    warn!(%block, %error, "cannot remove a deleted replica; it is tried again at \
+                        the next start");
+                    if error.kind().suspects_volume() {
+                        crate::transitions::volume_failure::suspect(inner, volume, &error);
+                    }
+                }
+            }
+            if tell {
+                inner
+                    .send_event(StoreEvent::Deleted {
+                        block,
+                        storage: volume.info.clone(),
+                    })
+                    .await;
+            }
+        }
+    }
+}
+
+/// Removes files; gives the bytes that they had.
+fn remove_files(data_files: &DataFiles, files: &[PathBuf]) -> Result<u64, IoError> {
+    let mut bytes = 0;
+    for path in files {
+        let failed = |e: std::io::Error| IoError::from_std(IoOp::Unlink, path, &e);
+        match std::fs::symlink_metadata(path) {
+            Ok(meta) => bytes += meta.len(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(failed(e)),
+        }
+        data_files.remove(path).map_err(failed)?;
+    }
+    Ok(bytes)
+}
+
+/// Takes a replica out of the map and its files out of the way. The caller holds the block's
+/// latch.
+pub async fn discard(
+    inner: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    id: i64,
+    tell: bool,
+) -> Result<(), StoreError> {
+    let stopped = match stop_writer(inner, pool, id).await {
+        // Its writer gave it up and removed it while we waited.
+        Err(e) if e.kind() == StoreErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let place = match &stopped {
+        Stopped::Finalized(_) => ReplicaDir::Finalized,
+        Stopped::Live(live, _) => {
+            live.release_reserved();
+            live.status().place
+        }
+    };
+    let slot = pool.slot(id)?;
+    let slice = pool.slice(slot.volume())?;
+    pool.map.remove(id);
+    discard_files(inner, pool, &slice, place, slot.block(id), tell).await
+}
+
+/// What protects replicas keeps what it needs of the data that is about to leave its place.
+async fn before_change(
+    inner: &Arc<StoreState>,
+    (slice, place): (&BlockPoolSlice, ReplicaDir),
+    id: i64,
+) {
+    if let Some(protection) = &inner.protection {
+        let data = directory(slice, place, id).join(names::data_name(id));
+        let (at, change) = ((id, &slice.volume), ReplicaChange::Gone);
+        protection
+            .before_change(inner, &slice.pool, at, data, change)
+            .await;
+    }
+}
+
+/// Takes the files of a replica out of the way that is no longer in the map; to the trash while a
+/// rolling upgrade runs.
+pub async fn discard_files(
+    inner: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    slice: &Arc<BlockPoolSlice>,
+    place: ReplicaDir,
+    block: Block,
+    tell: bool,
+) -> Result<(), StoreError> {
+    let failed = |e| {
+        let e = StoreError::io(format!("deleting replica {block}"), e);
+        examine(inner, &slice.volume, e)
+    };
+    if place != ReplicaDir::Temporary {
+        before_change(inner, (slice, place), block.id).await;
+    }
+    if let Some(trash) = trash::trash_for(pool, slice, place, block.id).filter(|_| tell)
+        && let Some(bytes) = trash::to_trash(slice, place, block, trash)
+            .await
+            .map_err(failed)?
+    {
+        slice.used.sub(bytes);
+        slice.held.trash.add(bytes);
+        let storage = slice.volume.info.clone();
+        inner
+            .send_event(StoreEvent::Deleted {
+                block: pool.extended(block),
+                storage,
+            })
+            .await;
+        return Ok(());
+    }
+    commit::forget(&slice.volume, pool, block.id);
+    let files = put_aside(slice, place, block).await.map_err(failed)?;
+    let order = Delete::Replica {
+        block: pool.extended(block),
+        slice: Arc::clone(slice),
+        files,
+        tell,
+    };
+    enqueue(inner, &slice.volume, order).await;
+    Ok(())
+}
+
+/// Gives an order to the lanes of a volume; waits when they are behind.
+async fn enqueue(inner: &StoreState, volume: &Volume, order: Delete) {
+    let queue = locks::read(&inner.delete_queues)
+        .get(&volume.index)
+        .cloned();
+    if let Some(queue) = queue
+        && queue.send(order).await.is_err()
+    {
+        debug!(volume = %volume.root.display(), "deletes are finished at the next start");
+    }
+}
+
+/// Renames the files of a replica into `tmp/deleting`; gives their new names.
+pub async fn put_aside(
+    slice: &BlockPoolSlice,
+    place: ReplicaDir,
+    block: Block,
+) -> Result<Vec<PathBuf>, IoError> {
+    let dir = directory(slice, place, block.id);
+    let target = slice.paths.tmp().join(DELETING);
+    let unique = slice.delete_sequence.fetch_add(1, Ordering::Relaxed);
+    let moves = [
+        names::data_name(block.id),
+        names::meta_name(block.id, block.generation_stamp),
+    ]
+    .map(|name| (dir.join(&name), target.join(format!("{name}.{unique}"))));
+    let path = moves[0].0.clone();
+    // Data first: a meta file that stays behind alone is removed at the next start.
+    slice
+        .volume
+        .meta(IoClass::ClientWrite)
+        .run(IoOp::Rename, &path, move |_| {
+            let mut files = Vec::new();
+            for (from, to) in moves {
+                if rename_if_there(&from, &to)? {
+                    files.push(to);
+                }
+            }
+            Ok(files)
+        })
+        .await
+}
+
+fn rename_if_there(from: &Path, to: &Path) -> Result<bool, IoError> {
+    match std::fs::rename(from, to) {
+        Ok(()) => Ok(true),
+        // An error in looking says nothing of it being there.
+        Err(e)
+            if e.kind() == std::io::ErrorKind::NotFound
+                && matches!(from.try_exists(), Ok(false)) =>
+        {
+            Ok(false)
+        }
+        Err(e) => Err(IoError::from_std(IoOp::Rename, from, &e)
+            .with_context(format_args!("to {}", to.display()))),
+    }
+}
+
+/// Puts a directory (or what is left of one) aside at once and has the lanes remove it.
+pub async fn remove_later(
+    inner: &Arc<StoreState>,
+    slice: &Arc<BlockPoolSlice>,
+    path: &Path,
+) -> Result<(), IoError> {
+    let unique = slice.delete_sequence.fetch_add(1, Ordering::Relaxed);
+    let aside = slice.paths.tmp().join(format!(
+        "{DELETING}-{}-{unique}",
+        crate::layout::dirs::now_ms()
+    ));
+    let meta = slice.volume.meta(IoClass::ClientWrite);
+    match meta.rename(path, &aside).await {
+        Err(e) if e.kind() == IoErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+        Ok(()) => {
+            clear_leftovers(inner, slice, vec![aside]);
+            Ok(())
+        }
+    }
+}
+
+/// Has the lanes remove what an earlier process left.
+pub fn clear_leftovers(
+    inner: &Arc<StoreState>,
+    slice: &Arc<BlockPoolSlice>,
+    leftovers: Vec<PathBuf>,
+) {
+    let (inner, slice) = (Arc::clone(inner), Arc::clone(slice));
+    inner.tasks.clone().spawn(async move {
+        for path in leftovers {
+            enqueue(&inner, &slice.volume, Delete::Leftover(path)).await;
+        }
+    });
+}
+
+/// Puts the files of a replica out of the way that is not in the map because another of the same
+/// block is.
+pub async fn delete_duplicate(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
+    let place = slot.place();
+    let block = slot.block(id);
+    let Ok(slice) = pool.slice(slot.volume()) else {
+        return;
+    };
+    match put_aside(&slice, place, block).await {
+        Ok(files) => {
+            let order = Delete::Replica {
+                block: pool.extended(block),
+                slice: Arc::clone(&slice),
+                files,
+                tell: false,
+            };
+            enqueue(inner, &slice.volume, order).await;
+        }
+        Err(error) => warn!(%block, %error, "cannot delete the duplicate of a replica"),
+    }
+}

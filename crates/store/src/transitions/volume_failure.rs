@@ -1,0 +1,433 @@
+//! What happens when a volume fails.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use hayloft_io::{IoError, Means, is_of_the_disk, locks};
+use hayloft_wire::ids::{ExtendedBlock, PoolId};
+use tokio::sync::{MutexGuard, mpsc};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, error, warn};
+
+use crate::config::tolerated;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::layout::names::{self, ReplicaFile};
+use crate::replica::{Gone, Slot};
+use crate::state::StoreState;
+use crate::types::{FailedVolume, FailureSummary, StoreEvent};
+use crate::volume::{BlockPoolSlice, GoodCheck, Volume, health};
+
+/// Takes note of an error that says that the medium or the file system is damaged, and checks the
+/// volume in the background; it fails if the check fails.
+pub fn suspect(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: &IoError) {
+    if volume.is_failed() || inner.stop.is_cancelled() {
+        return;
+    }
+    note(inner, volume, error);
+    check_soon(inner, volume);
+}
+
+/// Checks a volume in the background.
+pub fn check_soon(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+    // One that waits for its turn serves all who ask meanwhile.
+    if volume.check_waits.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
+    let tracker = inner.tasks.clone();
+    tracker.spawn(async move {
+        check(&inner, &volume).await;
+        volume.check_waits.store(false, Ordering::Release);
+    });
+}
+
+/// Counts an error by its place, unless it is of another volume: what copies names both. Errors in
+/// too many places have the volume given up.
+fn note(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: &IoError) {
+    let path = error.path();
+    if !path.starts_with(&volume.root) {
+        return;
+    }
+    let config = inner.config.errors;
+    let (places, new) = volume.errors.note(path, config.window);
+    if !new {
+        return;
+    }
+    warn!(volume = %volume.root.display(), %error, places, "an error of the disk: new replicas go \
+        elsewhere for a while");
+    if let Some((pool, id)) = replica_at(volume, path) {
+        volume.errors.add_centre(pool, id);
+    }
+    volume.errors.changed.notify_one();
+    if config.limit > 0 && places >= config.limit {
+        let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
+        let tracker = inner.tasks.clone();
+        tracker.spawn(async move { give_up(&inner, &volume, places).await });
+    }
+}
+
+/// The replica that a file belongs to.
+fn replica_at(volume: &Volume, path: &Path) -> Option<(PoolId, i64)> {
+    let name = path.file_name()?.to_str()?;
+    let (ReplicaFile::Data(id) | ReplicaFile::Meta(id, _)) = names::parse(name)?;
+    let slices = locks::read(&volume.slices);
+    let slice = slices.iter().find(|s| path.starts_with(&s.paths.root))?;
+    Some((slice.pool.clone(), id))
+}
+
+/// Fails a volume with errors in too many places, if the node may go on without it. Else it is
+/// served as far as it can be read.
+async fn give_up(inner: &Arc<StoreState>, volume: &Arc<Volume>, places: usize) {
+    let turn = inner.failing.lock().await;
+    if volume.is_failed() || inner.stop.is_cancelled() {
+        return;
+    }
+    let (healthy, failed) = {
+        let volumes = locks::read(&inner.volumes);
+        let healthy = volumes.healthy.iter().filter(|v| !v.is_failed()).count();
+        let failing = volumes.healthy.len() - healthy;
+        (
+            healthy.saturating_sub(1),
+            volumes.failed.len() + failing + 1,
+        )
+    };
+    let minutes = inner.config.errors.window.as_secs().div_ceil(60);
+    // What can be read of it is worth more than nothing.
+    let protection = inner.protection.as_ref();
+    let spare = protection.is_none_or(|p| p.can_do_without(inner, volume));
+    if spare && tolerated(inner.tolerated_failures(), healthy, failed) {
+        let reason = format!("errors in {places} places within {minutes} minutes");
+        fail_in_turn(inner, volume, &reason, turn).await;
+    } else if !volume.errors.is_told.swap(true, Ordering::Relaxed) {
+        error!(volume = %volume.root.display(), places, minutes, "the disk has too many errors, \
+            and the node may not go on without it (dfs.datanode.failed.volumes.tolerated, or data \
+            without protection): it is served as far as it can be read. Exchange the disk");
+    }
+}
+
+/// How long the report of a failure waits for the list of replicas that left with the volume.
+const SOON: Duration = Duration::from_secs(1);
+
+/// A volume that passed a check is taken to be good for this long: errors come in swarms.
+const GOOD_FOR: Duration = Duration::from_secs(1);
+
+/// A check for which the process lacks something is made again after so long.
+pub const LACKING: Duration = Duration::from_secs(1);
+
+/// Looks at a replica for which the process lacks something. Then the next pass looks at it: an
+/// engine may say so for ever.
+pub const LOOKS_LACKED_MAX: u32 = 30;
+
+/// Checks in a row for which a disk says that the process lacks what it has. Then it is the disk.
+const LACKED_MAX: u32 = 3;
+
+/// Checks a volume and fails it if the check fails or does not end in time. While a check runs,
+/// others of the same volume wait for it and share its result.
+pub async fn check(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+    let asked = Instant::now();
+    let good_for = inner.config.check_min_gap.min(GOOD_FOR);
+    check_unless(inner, volume, |last| last.ended + good_for > asked).await;
+}
+
+/// As [`check`], by a check that begins after `since`: what failed then may have been the last that
+/// the disk did.
+pub async fn check_since(inner: &Arc<StoreState>, volume: &Arc<Volume>, since: Instant) {
+    check_unless(inner, volume, |last| last.began >= since).await;
+}
+
+async fn check_unless(
+    inner: &Arc<StoreState>,
+    volume: &Arc<Volume>,
+    suffices: impl Fn(&GoodCheck) -> bool,
+) {
+    let mut checked = volume.checked.lock().await;
+    if volume.is_failed() || checked.as_ref().is_some_and(suffices) {
+        return;
+    }
+    let limit = inner.config.check_timeout;
+    let mut lacked = 0;
+    let reason = loop {
+        let began = Instant::now();
+        let slices = locks::read(&volume.slices).clone();
+        match tokio::time::timeout(limit, health::check(volume)).await {
+            Ok(Ok(())) => {
+                let ended = Instant::now();
+                *checked = Some(GoodCheck { began, ended });
+                return;
+            }
+            // The check failed, not the volume.
+            Ok(Err(error)) if lacked < LACKED_MAX && error.lacks().is_some() => tokio::select! {
+                () = inner.stop.cancelled() => return,
+                () = volume.gone.cancelled() => return,
+                () = tokio::time::sleep(LACKING) => {
+                    let means = error.lacks().filter(|means| is_of_the_disk(*means));
+                    lacked += u32::from(means.is_some());
+                }
+            },
+            // A pool that left meanwhile took its directories with it.
+            Ok(Err(_)) if !has_all(volume, &slices) => {}
+            Ok(Err(error)) => break error.to_string(),
+            Err(_) => break format!("no answer for {} s", limit.as_secs()),
+        }
+    };
+    drop(checked);
+    if !inner.stop.is_cancelled() {
+        fail(inner, volume, &reason).await;
+    }
+}
+
+/// Whether all of these pools are still on the volume.
+fn has_all(volume: &Volume, slices: &[Arc<BlockPoolSlice>]) -> bool {
+    let now = locks::read(&volume.slices);
+    slices
+        .iter()
+        .all(|slice| now.iter().any(|there| Arc::ptr_eq(there, slice)))
+}
+
+/// Looks at a failed operation: when it suspects the volume, the volume is checked. Gives the
+/// error back.
+pub fn examine(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: StoreError) -> StoreError {
+    if let Some(io) = error.io_error().filter(|e| e.kind().suspects_volume()) {
+        suspect(inner, volume, io);
+    }
+    if volume.is_failed() && error.kind() == StoreErrorKind::Io {
+        return StoreError::new(StoreErrorKind::VolumeFailed, error.to_string());
+    }
+    error
+}
+
+/// Takes a failed volume out of use: its replicas are dropped from the maps, its writers stopped.
+pub async fn fail(inner: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
+    if !volume.set_failed() {
+        return;
+    }
+    let turn = inner.failing.lock().await;
+    leave_service(inner, volume, reason, turn).await;
+}
+
+/// As [`fail`], of which it is the turn.
+async fn fail_in_turn(
+    inner: &Arc<StoreState>,
+    volume: &Arc<Volume>,
+    reason: &str,
+    turn: MutexGuard<'_, ()>,
+) {
+    if volume.set_failed() {
+        leave_service(inner, volume, reason, turn).await;
+    }
+}
+
+async fn leave_service(
+    inner: &Arc<StoreState>,
+    volume: &Arc<Volume>,
+    reason: &str,
+    _turn: MutexGuard<'_, ()>,
+) {
+    error!(volume = %volume.root.display(), storage = %volume.info.id, reason, "volume has failed");
+    // A task of its own: what noticed the failure may be among what ends with the volume.
+    let retired = retire(Arc::clone(inner), Arc::clone(volume), reason.to_owned());
+    let _ended = inner.tasks.spawn(retired.in_current_span()).await;
+}
+
+/// Does and tells what follows from the failure of a volume.
+async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
+    let (inner, volume) = (&inner, &volume);
+    if let Some(protection) = &inner.protection {
+        protection.volume_failed(inner, volume);
+    }
+    remove_from_service(inner, volume);
+    let Leaving { mut lost, closed } = leave(inner, volume, true);
+    let until = tokio::time::Instant::now() + SOON;
+    let soon = tokio::time::timeout_at(until, lost.recv()).await;
+    // The operator who hears of it may put the directory in again at once.
+    let _ = tokio::time::timeout_at(until, closed.cancelled()).await;
+    let (healthy, failed) = {
+        let mut volumes = locks::write(&inner.volumes);
+        let capacity = volume.numbers().capacity;
+        volumes.failed.push(FailedVolume {
+            path: volume.root.clone(),
+            reason: reason.clone(),
+            at: SystemTime::now(),
+            capacity,
+        });
+        (volumes.healthy.len(), volumes.failed.len())
+    };
+    let fatal = !tolerated(inner.tolerated_failures(), healthy, failed);
+    warn!(volume = %volume.root.display(), healthy, failed, fatal, "replicas of the failed volume \
+        are no longer served");
+    inner
+        .send_event(StoreEvent::VolumeFailed {
+            path: volume.root.clone(),
+            storage: volume.info.clone(),
+            reason,
+            fatal,
+        })
+        .await;
+    if fatal {
+        return;
+    }
+    match soon {
+        Ok(lost) => send_lost(inner, volume, lost.unwrap_or_default()).await,
+        Err(_) => send_lost_once_known(inner, volume, lost).await,
+    }
+}
+
+/// Takes a volume out of use that has not failed. Waits until its directory is given up, but no
+/// longer than a check of it may take, nor when the node stops. Closing a file writes what it has,
+/// and the disk may give no answer. Whether it is given up.
+pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
+    if let Some(protection) = &inner.protection {
+        protection.volume_left(volume);
+    }
+    remove_from_service(inner, volume);
+    let Leaving { lost, closed } = leave(inner, volume, true);
+    send_lost_later(inner, volume, lost);
+    let limit = inner.config.check_timeout;
+    let closed = tokio::select! {
+        closed = tokio::time::timeout(limit, closed.cancelled()) => closed.is_ok(),
+        () = inner.ending.cancelled() => false,
+    };
+    if !closed {
+        warn!(volume = %volume.root.display(), "the files of a volume that was taken out are not \
+            closed yet: its disk gives no answer");
+    }
+    closed
+}
+
+/// Drops once more what is known of a volume that failed while a pool was read from it. Its failure
+/// did not find the pool, or what was put into the map since.
+pub fn leave_if_failed(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+    if volume.is_failed() {
+        send_lost_later(inner, volume, leave(inner, volume, false).lost);
+    }
+}
+
+/// Tells what left with a volume behind the caller's back, since the channel of events may be full
+/// for a while.
+fn send_lost_later(inner: &Arc<StoreState>, volume: &Arc<Volume>, lost: Lost) {
+    let (told_of, told) = (Arc::clone(inner), Arc::clone(volume));
+    let tracker = inner.tasks.clone();
+    tracker.spawn(async move { send_lost_once_known(&told_of, &told, lost).await });
+}
+
+/// What comes of letting go of a volume.
+struct Leaving {
+    lost: Lost,
+    /// All of it is let go of, the directory last.
+    closed: CancellationToken,
+}
+
+/// Has one list: replicas that NameNodes know of.
+type Lost = mpsc::Receiver<Vec<ExtendedBlock>>;
+
+/// Drops what a volume had that left, and with `give_up` its lock, on a thread of its own. Closing
+/// a file may take as long as its disk gives no answer.
+fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leaving {
+    let (send, lost) = mpsc::channel(1);
+    let closed = CancellationToken::new();
+    let (out_of, leaver, done) = (Arc::clone(inner), Arc::clone(volume), closed.clone());
+    // A task that hears of the lost volume may begin something.
+    let runtime = tokio::runtime::Handle::current();
+    let leave = move || {
+        let _inside = runtime.enter();
+        let _done = done.drop_guard();
+        let (lost, left) = drop_replicas(&out_of, &leaver);
+        // Before anything is closed. There is room for one; the node stops listening when it
+        // stops.
+        let _ = send.try_send(lost);
+        drop(left);
+        if give_up {
+            leaver.unlock();
+        }
+    };
+    let thread = std::thread::Builder::new().name("hayloft-left".to_owned());
+    if let Err(error) = thread.spawn(leave.clone()) {
+        Means::Threads.note();
+        warn!(%error, "no thread is left to let go of a volume's files, which may take as long as \
+            its disk gives no \
+            answer: raise the limit on processes (ulimit -u)");
+        leave();
+    }
+    Leaving { lost, closed }
+}
+
+/// Tells what left with a volume once that is known, unless the node stops before.
+async fn send_lost_once_known(inner: &Arc<StoreState>, volume: &Volume, mut lost: Lost) {
+    let told = async {
+        let lost = lost.recv().await.unwrap_or_default();
+        send_lost(inner, volume, lost).await;
+    };
+    tokio::select! {
+        () = inner.stop.cancelled() => {}
+        () = told => {}
+    }
+}
+
+/// Sends an event for every replica that left with a volume, as Apache's DataNode tells of each. A
+/// NameNode keeps a replica of a storage that is no longer reported until then.
+async fn send_lost(inner: &Arc<StoreState>, volume: &Volume, lost: Vec<ExtendedBlock>) {
+    for block in lost {
+        inner
+            .send_event(StoreEvent::Lost {
+                block,
+                storage: volume.info.clone(),
+            })
+            .await;
+    }
+}
+
+/// Nothing more is placed on the volume, deleted from it or scanned.
+pub fn remove_from_service(inner: &StoreState, volume: &Volume) {
+    locks::write(&inner.volumes)
+        .healthy
+        .retain(|v| v.index != volume.index);
+    locks::write(&inner.delete_queues).remove(&volume.index);
+    locks::write(&inner.suspects).remove(&volume.index);
+}
+
+/// Removes the volume's replicas from the maps of all pools and cancels their writers. Gives those
+/// that NameNodes know of, and what was removed.
+fn drop_replicas(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
+    let (mut lost, mut left) = (Vec::new(), Vec::new());
+    for pool in inner.pools() {
+        for gone in pool.leave(volume.index) {
+            if let Slot::Live(live) = &gone.slot {
+                let status = live.status();
+                if !status.unwritten {
+                    status.cancel.cancel();
+                }
+            }
+            let reported = crate::replica::reference::reported(gone.id, &gone.slot);
+            let reported = reported.filter(|_| pool.degraded_replica(gone.id).is_none());
+            lost.extend(reported.map(|replica| pool.extended(replica.block)));
+            left.push(gone);
+        }
+    }
+    (lost, left)
+}
+
+/// Checks several volumes at the same time: one that hangs does not hold the others up.
+pub async fn check_all(inner: &Arc<StoreState>, volumes: &[Arc<Volume>]) {
+    futures_util::future::join_all(volumes.iter().map(|v| check(inner, v))).await;
+}
+
+/// Directories that failed, for heartbeats.
+#[must_use]
+pub fn summary(inner: &StoreState) -> FailureSummary {
+    let volumes = locks::read(&inner.volumes);
+    let failed = &volumes.failed;
+    let last = failed.iter().map(|f| f.at).max();
+    let last_failure_ms = last
+        .and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok())
+        .and_then(|d| u64::try_from(d.as_millis()).ok())
+        .unwrap_or(0);
+    let capacities = failed.iter().map(|f| f.capacity);
+    FailureSummary {
+        failed_locations: failed.iter().map(|f| f.path.clone()).collect(),
+        reasons: failed.iter().map(|f| f.reason.clone()).collect(),
+        last_failure_ms,
+        lost_capacity: capacities.fold(0, u64::saturating_add),
+    }
+}
