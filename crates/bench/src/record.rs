@@ -199,7 +199,7 @@ pub(super) mod tests {
             }
         }
         BenchRecord {
-            command: "hayloft bench".into(),
+            command: "hayloft-lab bench".into(),
             mib: 4096,
             memory_limit_mib: 256,
             peers,

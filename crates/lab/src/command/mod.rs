@@ -1,5 +1,7 @@
-//! `hayloft lab`: clusters of hosts and links on one machine, and what they show.
+//! The commands: the comparison of record, clusters of hosts and links on one machine, modelled
+//! disks, and what they show.
 
+mod bench;
 mod disk;
 mod experiment;
 mod run;
@@ -7,23 +9,26 @@ mod run;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
+use hayloft_bench::cli::BenchArgs;
+use hayloft_console::progress::ProgressStep;
 
-use crate::args::environment;
-use crate::error::CliError;
-use crate::progress::ProgressStep;
+use crate::error::LabError;
 
-/// `hayloft lab`.
-#[derive(Debug, Args)]
-pub struct LabArgs {
+/// What Hayloft is measured and tried on: benchmarks, hosts and links, modelled disks.
+#[derive(Debug, Parser)]
+#[command(name = "hayloft-lab", version, max_term_width = 100)]
+pub struct LabCli {
     /// What to do.
     #[command(subcommand)]
     command: LabCommand,
 }
 
-/// The commands of the lab. All need root.
+/// The commands. All but `bench` need root.
 #[derive(Debug, Subcommand)]
 enum LabCommand {
+    /// Measure the stock DataNode and Hayloft side by side on this machine.
+    Bench(Box<BenchArgs>),
     /// Bring up a described cluster: hosts as network namespaces, shaped links, disks real or
     /// modelled.
     Up(run::LabUpArgs),
@@ -54,8 +59,10 @@ impl PlaceArgs {
     /// The directory of all testbeds.
     fn all(&self) -> PathBuf {
         let usual = || {
-            let state = environment("HAYLOFT_STATE").unwrap_or_else(|| PathBuf::from(".hayloft"));
-            state.join("lab")
+            let state = std::env::var_os("HAYLOFT_STATE").filter(|state| !state.is_empty());
+            state
+                .map_or_else(|| PathBuf::from(".hayloft"), PathBuf::from)
+                .join("lab")
         };
         self.state.clone().unwrap_or_else(usual)
     }
@@ -67,8 +74,9 @@ impl PlaceArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &LabArgs) -> Result<ExitCode, CliError> {
-    match &args.command {
+pub fn run(cli: LabCli) -> Result<ExitCode, LabError> {
+    match &cli.command {
+        LabCommand::Bench(args) => bench::run(BenchArgs::clone(args)),
         LabCommand::Up(args) => run::up(args),
         LabCommand::Run(args) => run::run(args),
         LabCommand::Down(args) => run::down(args),
