@@ -15,7 +15,8 @@ use hayloft_lab::experiments::{
 };
 use hayloft_testkit::TestkitError;
 
-use super::{PlaceArgs, Steps};
+use super::place::PlaceArgs;
+use super::steps::Steps;
 use crate::error::LabError;
 
 /// `hayloft-lab experiment`.

@@ -4,14 +4,14 @@
 mod bench;
 mod disk;
 mod experiment;
+mod place;
 mod run;
+mod steps;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use hayloft_bench::cli::BenchArgs;
-use hayloft_console::progress::ProgressStep;
 
 use crate::error::LabError;
 
@@ -46,33 +46,6 @@ enum LabCommand {
     Experiment(experiment::ExperimentArgs),
 }
 
-/// Where testbeds are kept.
-#[derive(Debug, Args)]
-struct PlaceArgs {
-    /// Directory of configuration, logs and disks of testbeds
-    /// [default: $HAYLOFT_STATE/lab or .hayloft/lab].
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
-}
-
-impl PlaceArgs {
-    /// The directory of all testbeds.
-    fn all(&self) -> PathBuf {
-        let usual = || {
-            let state = std::env::var_os("HAYLOFT_STATE").filter(|state| !state.is_empty());
-            state
-                .map_or_else(|| PathBuf::from(".hayloft"), PathBuf::from)
-                .join("lab")
-        };
-        self.state.clone().unwrap_or_else(usual)
-    }
-
-    /// The directory of one testbed.
-    fn of(&self, name: &str) -> PathBuf {
-        self.all().join(name)
-    }
-}
-
 /// Runs the command.
 pub fn run(cli: LabCli) -> Result<ExitCode, LabError> {
     match &cli.command {
@@ -84,32 +57,5 @@ pub fn run(cli: LabCli) -> Result<ExitCode, LabError> {
         LabCommand::Disk(args) => disk::run(args),
         LabCommand::Sweep => disk::sweep(),
         LabCommand::Experiment(args) => experiment::run(args),
-    }
-}
-
-/// Shows what is being done, one step at a time.
-struct Steps(Option<ProgressStep>);
-
-impl Steps {
-    fn new() -> Self {
-        Self(None)
-    }
-
-    /// The next step begins; the one before is done.
-    fn tell(&mut self, what: &str) {
-        self.done();
-        self.0 = Some(ProgressStep::spinner(what));
-    }
-
-    fn done(&mut self) {
-        if let Some(step) = self.0.take() {
-            step.done("done");
-        }
-    }
-}
-
-impl Drop for Steps {
-    fn drop(&mut self) {
-        self.done();
     }
 }

@@ -10,7 +10,8 @@ use hayloft_lab::up::{self, Testbed};
 use hayloft_lab::{net, report, workload};
 use serde_json::json;
 
-use super::{PlaceArgs, Steps};
+use super::place::PlaceArgs;
+use super::steps::Steps;
 use crate::error::LabError;
 
 /// `hayloft-lab up`.
