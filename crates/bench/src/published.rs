@@ -3,9 +3,8 @@
 
 use super::cells::{Cells, JUDGED, TOO_LITTLE, ahead, better_stock, ratio};
 use super::figures::{Figure, Spread};
-use super::marks::{MarkReason, RowMark};
 use super::page;
-use super::record::BenchRecord;
+use super::record::{BenchRecord, MarkReason, RowMark};
 use super::results::PublishedRuns;
 use super::rows::{BenchRow, Client};
 use super::targets::{BenchTargets, PageSource, ReadmeRow};

@@ -1,8 +1,7 @@
 //! The benchmark itself, with tiny sizes: every row, the stock peer included, measures something.
 
 use hayloft_bench::figures::Figure;
-use hayloft_bench::marks::MarkReason;
-use hayloft_bench::record::BenchRecord;
+use hayloft_bench::record::{BenchRecord, MarkReason};
 use hayloft_bench::rows::{self, BenchWorkload, Client};
 use hayloft_bench::targets::BenchTargets;
 use hayloft_bench::{self, BenchDisk, BenchOptions};
