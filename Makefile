@@ -4,9 +4,10 @@ SHELL := /bin/bash
 # rustup's usual place, for shells that have not read its profile yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-HAYLOFT := target/release/hayloft
+# What `make up` started, or what `make build` made where nothing else is there.
+HAYLOFT = $(firstword $(wildcard target/up/hayloft target/release/hayloft))
 
-.PHONY: help check-deps build hadoop up down status test suites test-fast bench bench-placement fmt doc clean
+.PHONY: help check-deps build lab hadoop up down status test suites test-fast bench bench-placement fmt doc clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,21 +15,25 @@ help: ## Show this list
 check-deps: ## Check for make, Rust, JDK and Maven; as root on Debian or Ubuntu, install what they package
 	@scripts/check-deps
 
-build: check-deps ## Build the release binary
+build: check-deps ## Build the release binary, for servers
 	cargo build --release --locked -p hayloft
+
+lab: build ## Build what measures it too: hayloft-lab
+	cargo build --release --locked -p hayloft-lab
 
 hadoop: check-deps ## Fetch a stock Hadoop's jars from Maven Central (not if HADOOP_HOME names one)
 	@[ -n "$$HADOOP_HOME" ] || scripts/fetch-hadoop >/dev/null
 
-up: build hadoop ## Start a cluster, copy files in, read them back, run MapReduce, leave it running
-	@$(HAYLOFT) up $(UP)
+up: check-deps ## Start a cluster, copy files in, read them back, run MapReduce, leave it running
+	@scripts/up
+	@target/up/hayloft up $(UP)
 
 down: ## Stop the cluster; its data stays
-	@[ -x $(HAYLOFT) ] || { echo "hayloft: error: not built yet: run 'make up'" >&2; exit 2; }
+	@[ -n "$(HAYLOFT)" ] || { echo "hayloft: error: not built yet: run 'make up'" >&2; exit 2; }
 	@$(HAYLOFT) down $(DOWN)
 
 status: ## Say what runs and where
-	@[ -x $(HAYLOFT) ] || { echo "hayloft: error: not built yet: run 'make up'" >&2; exit 2; }
+	@[ -n "$(HAYLOFT)" ] || { echo "hayloft: error: not built yet: run 'make up'" >&2; exit 2; }
 	@$(HAYLOFT) status
 
 test: ## The gate: format, lints, unit tests, docs, Java, clusters of real processes (< 35 min)
@@ -40,7 +45,7 @@ suites: ## What is too heavy for the gate, in pieces of 30 min at most; goes on 
 test-fast: ## Unit and property tests, no JVM (< 3 min)
 	@scripts/test --fast
 
-bench: build hadoop ## Stock DataNode against Hayloft, on this machine; raw results under target/bench/
+bench: lab hadoop ## Stock DataNode against Hayloft, on this machine; raw results under target/bench/
 	@scripts/bench $(BENCH)
 
 bench-placement: ## What choosing targets costs, our policy and the stock one; raw results under target/bench/

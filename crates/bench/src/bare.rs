@@ -1,11 +1,10 @@
 //! What reading a file and sending it costs a program that does nothing else: no protocol, no
 //! checksums, no scheduler.
 
-use super::limits::open;
 use super::measure::{as_f64, rate};
 use hayloft_io::AlignedBuf;
 use hayloft_testkit::error::{Result, TestkitError};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::{Error, Read as _, Write as _};
@@ -190,6 +189,14 @@ fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(time.tv_sec.cast_unsigned(), nanos)
+}
+
+/// Opens a file past the page cache.
+pub(super) fn open(path: &Path, flags: OFlags) -> Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = rustix::fs::open(path, flags | OFlags::DIRECT | OFlags::CLOEXEC, mode);
+    file.map(File::from)
+        .map_err(|e| TestkitError::file("opening with O_DIRECT", path)(e.into()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Values of a record as text for tables, beside the stock DataNode's.
 
 use super::figures::{Figure, Spread};
-use super::marks::{self, RowMark};
+use super::marks;
 use super::peers;
-use super::record::BenchRecord;
+use super::record::{BenchRecord, RowMark};
 use super::rows::Client;
 
 /// Why a cell has a dash.

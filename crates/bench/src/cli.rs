@@ -1,4 +1,4 @@
-//! The command `hayloft bench`.
+//! The command `hayloft-lab bench`.
 
 use super::results::PublishedRuns;
 use super::rows::{self, BenchRow};
@@ -288,12 +288,12 @@ mod tests {
 
     #[test]
     fn the_record_names_no_place_of_this_machine() {
-        let words = "hayloft bench --only write*,cold --out /some/where/mine --disk=/data/1/ -D \
-            a.b=/c/d --mib 4";
+        let words = "hayloft-lab bench --only write*,cold --out /some/where/mine --disk=/data/1/ \
+            -D a.b=/c/d --mib 4";
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         assert_eq!(
             recorded(&words),
-            "hayloft bench --only write*,cold --out mine --disk=1 -D a.b=d --mib 4"
+            "hayloft-lab bench --only write*,cold --out mine --disk=1 -D a.b=d --mib 4"
         );
     }
 

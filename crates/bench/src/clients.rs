@@ -5,7 +5,7 @@ use super::names::FileSpec;
 use super::native_client::NativeClient;
 use super::rig::BLOCK_BYTES;
 use super::rows::{BenchRow, Client};
-use super::work::{Run, cold, warm_memory};
+use super::work::{Files, Run, cold, warm_memory};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{
     Check, LatencyTally, LoadOutcome, LoadPlace, LoadSettings, Preads, each_stream, run_pread,
@@ -26,12 +26,6 @@ const SMALL_BYTES: u64 = 10_000;
 /// A packet that carries a record of 1 KiB, and the length of a log of them.
 const RECORD_BYTES: usize = 1100;
 const LOG_BYTES: u64 = 1 << 20;
-
-/// The file of each stream, by its blocks; only the load client keeps a list of them.
-pub(super) struct Files {
-    pub(super) dir: String,
-    pub(super) places: Vec<Vec<LoadPlace>>,
-}
 
 impl Run<'_> {
     pub(super) fn small_files(

@@ -1,5 +1,5 @@
-//! `hayloft bench`: the stock DataNode and Hayloft side by side, on the same device, in the same
-//! run.
+//! `hayloft-lab bench`: the stock DataNode and Hayloft side by side, on the same device, in the
+//! same run.
 //!
 //! All peers run at the same time under one NameNode, one of them works at a time: in every round
 //! and every stage they take turns, the first of one round being the last of the next, so that a
@@ -184,7 +184,7 @@ fn disk(options: &BenchOptions) -> Result<(PathBuf, Option<ModelledDisk>)> {
         dir: dir.join("mnt"),
         backing: None,
     };
-    let program = hayloft_testkit::hadoop::hayloft_binary()?;
+    let program = hayloft_testkit::hadoop::lab_binary()?;
     let carried = ModelledDisk::mount(&program, &wanted, &dir.join(DISK_LOG))?;
     Ok((carried.dir().to_owned(), Some(carried)))
 }

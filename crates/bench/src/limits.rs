@@ -1,7 +1,7 @@
 //! What the hardware gives without any HDFS: the device by O_DIRECT from several threads, loopback
 //! TCP, one sent by the other.
 
-use super::bare::{self, Bare};
+use super::bare::{self, Bare, open};
 use super::figures::{Figure, Figures};
 use super::measure::{latencies, rate};
 use super::record::BenchSample;
@@ -10,8 +10,7 @@ use hayloft_io::AlignedBuf;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{LoadLatencies, Offsets};
 use hayloft_testkit::machine;
-use rustix::fs::{FallocateFlags, Mode, OFlags};
-use std::fs::File;
+use rustix::fs::{FallocateFlags, OFlags};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt as _;
@@ -151,13 +150,6 @@ impl Drop for Device {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
-}
-
-pub(super) fn open(path: &Path, flags: OFlags) -> Result<File> {
-    let mode = Mode::RUSR | Mode::WUSR;
-    let file = rustix::fs::open(path, flags | OFlags::DIRECT | OFlags::CLOEXEC, mode);
-    file.map(File::from)
-        .map_err(|e| TestkitError::file("opening with O_DIRECT", path)(e.into()))
 }
 
 /// Moves pieces of `size` bytes at `offsets`, so many in flight, each by a thread of its own; a

@@ -3,10 +3,7 @@
 
 use super::figures::Figure;
 use super::peers::{self, STOCK};
-use super::record::BenchRecord;
-use super::rows::Client;
-use hayloft_testkit::machine;
-use serde::{Deserialize, Serialize};
+use super::record::{BenchRecord, MarkReason, RowMark, WarmUp};
 
 /// A last round whose ratio is this far from the median ratio, and worse than every earlier one,
 /// contradicts it.
@@ -19,77 +16,6 @@ const JUDGED: [Figure; 5] = [
     Figure::P99,
     Figure::NodeCpu,
 ];
-
-/// Rounds of a row that do not count: a JVM compiles while it works.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct WarmUp {
-    /// What was done.
-    pub workload: String,
-    /// By whom.
-    pub client: Client,
-    /// Against which peer.
-    pub peer: String,
-    /// What each gave: operations or MB a second.
-    pub paces: Vec<f64>,
-}
-
-impl WarmUp {
-    /// Whether the last two were alike.
-    #[must_use]
-    pub fn is_warm(&self) -> bool {
-        machine::is_warm(&self.paces)
-    }
-}
-
-/// Why a row is marked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MarkReason {
-    /// No two rounds in a row were alike before it counted.
-    NotWarm,
-    /// The last round says something else than the median.
-    LastRound,
-}
-
-/// A mark on a peer's row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RowMark {
-    /// What was done.
-    pub workload: String,
-    /// By whom.
-    pub client: Client,
-    /// By which peer.
-    pub peer: String,
-    /// Why.
-    pub reason: MarkReason,
-    /// The one figure that it is about, or all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub figure: Option<Figure>,
-    /// What was seen, in words.
-    pub seen: String,
-}
-
-impl MarkReason {
-    /// Behind a value in a table.
-    #[must_use]
-    pub const fn sign(self) -> &'static str {
-        match self {
-            Self::NotWarm => "\\*",
-            Self::LastRound => "†",
-        }
-    }
-
-    /// A sentence for below a table, with the sign.
-    #[must_use]
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::NotWarm => {
-                "\\* not warm: no two rounds in a row were within 5 % before it counted."
-            }
-            Self::LastRound => "† the last round contradicts the median.",
-        }
-    }
-}
 
 /// All marks of a record.
 #[must_use]

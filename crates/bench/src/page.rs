@@ -3,9 +3,8 @@
 use super::cells::{Cells, JUDGED, TOO_LITTLE, ahead, ratio};
 use super::figures::{Figure, Spread};
 use super::limits::LIMIT;
-use super::marks::{MarkReason, RowMark};
 use super::peers::{self, STOCK};
-use super::record::BenchRecord;
+use super::record::{BenchRecord, MarkReason, RowMark};
 use super::rows::Client;
 use super::targets::BenchTarget;
 use super::verdicts::{Verdict, verdicts};
@@ -295,7 +294,7 @@ mod tests {
         let value = [(Figure::Rate, 100.0), (Figure::NodeCpu, 1.0)];
         let mut record = record(&[("cold-1", Client::Java, "stock", &value)]);
         record.mib = 512;
-        record.warm_ups.push(super::super::marks::WarmUp {
+        record.warm_ups.push(super::super::record::WarmUp {
             workload: "cold-1".into(),
             client: Client::Java,
             peer: "stock".into(),

@@ -3,9 +3,8 @@
 
 use super::cells::{Cells, JUDGED, TOO_LITTLE, ahead, better_stock, ratio};
 use super::figures::{Figure, Spread};
-use super::marks::{MarkReason, RowMark};
 use super::page;
-use super::record::BenchRecord;
+use super::record::{BenchRecord, MarkReason, RowMark};
 use super::results::PublishedRuns;
 use super::rows::{BenchRow, Client};
 use super::targets::{BenchTargets, PageSource, ReadmeRow};
@@ -16,7 +15,8 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-const BEGIN: &str = "<!-- made by `hayloft bench --pages`: edit bench/targets.toml instead -->\n";
+const BEGIN: &str =
+    "<!-- made by `hayloft-lab bench --pages`: edit bench/targets.toml instead -->\n";
 const END: &str = "<!-- end of what is made -->\n";
 const PAGE: &str = "docs/evaluate/benchmarks.md";
 const README: &str = "README.md";
@@ -379,14 +379,14 @@ mod tests {
 
     #[test]
     fn the_committed_pages_are_what_the_committed_results_make() {
-        // As `hayloft bench --pages`, without the program.
+        // As `hayloft-lab bench --pages`, without the program.
         if std::env::var_os("HAYLOFT_BLESS").is_some() {
             write().expect("the pages can be written");
         }
         for page in make().expect("the pages can be made") {
             assert!(
                 page.made == page.committed,
-                "{} is not what bench/targets.toml and the results make: run `hayloft bench \
+                "{} is not what bench/targets.toml and the results make: run `hayloft-lab bench \
                     --pages`\n{}",
                 page.path.display(),
                 page.made

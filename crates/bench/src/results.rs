@@ -1,7 +1,7 @@
 //! Published runs: one file a version and machine, `bench/results/VERSION/MACHINE.json`.
 //!
-//! `hayloft bench --show FILE#RUN` makes a run's page again, `hayloft bench --pages` the published
-//! ones. What else a run leaves is below target/bench and not published.
+//! `hayloft-lab bench --show FILE#RUN` makes a run's page again, `hayloft-lab bench --pages` the
+//! published ones. What else a run leaves is below target/bench and not published.
 
 use super::EDITS;
 use super::record::{BenchRecord, in_lines};

@@ -236,7 +236,7 @@ fn known_row(workload: &str, client: Client) -> std::result::Result<(), String> 
     let found = BenchRow::named(workload, client);
     let client = client.name();
     found.map(drop).ok_or_else(|| {
-        format!("no row is named {workload}/{client}: `hayloft bench --list` names them")
+        format!("no row is named {workload}/{client}: `hayloft-lab bench --list` names them")
     })
 }
 

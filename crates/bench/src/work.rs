@@ -1,16 +1,14 @@
 //! The rounds of a run: stages of files, and the rows that are measured on them.
 
-use super::clients::Files;
 use super::figures::{Figure, Figures};
 use super::limits::{Device, LIMIT};
-use super::marks::WarmUp;
 use super::measure::Watch;
-use super::record::{BenchRecord, BenchSample};
+use super::record::{BenchRecord, BenchSample, WarmUp};
 use super::rig::Rig;
 use super::rows::{BenchRow, BenchWorkload, Client, Stage, stages};
 use super::{BenchOptions, interrupt, limits, peers};
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::load::{Check, LoadOutcome, Preads};
+use hayloft_testkit::load::{Check, LoadOutcome, LoadPlace, Preads};
 use hayloft_testkit::machine;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,6 +21,12 @@ const PREAD_BYTES: u64 = 64 << 10;
 /// find all of it.
 const WARM_MIN: u64 = 768 << 20;
 const WARM_MAX: u64 = 4 << 30;
+
+/// The file of each stream, by its blocks; only the load client keeps a list of them.
+pub(super) struct Files {
+    pub(super) dir: String,
+    pub(super) places: Vec<Vec<LoadPlace>>,
+}
 
 /// A run under way.
 pub(super) struct Run<'a> {

@@ -1,14 +1,13 @@
 //! The benchmark itself, with tiny sizes: every row, the stock peer included, measures something.
 
 use hayloft_bench::figures::Figure;
-use hayloft_bench::marks::MarkReason;
-use hayloft_bench::record::BenchRecord;
+use hayloft_bench::record::{BenchRecord, MarkReason};
 use hayloft_bench::rows::{self, BenchWorkload, Client};
 use hayloft_bench::targets::BenchTargets;
 use hayloft_bench::{self, BenchDisk, BenchOptions};
 use hayloft_testkit::congestion::{self, CONDITION};
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::hayloft_binary;
+use hayloft_testkit::hadoop::lab_binary;
 use hayloft_testkit::process::{Process, Spawn, tail};
 use hayloft_testkit::suite::{expect, expect_eq, passed};
 use hayloft_testkit::wait::{self, Seen};
@@ -127,7 +126,7 @@ fn command(peer: &str, congestion: &str, dir: &Path) -> Result<Process> {
         "--congestion",
         congestion,
     ];
-    let mut argv = vec![hayloft_binary()?.display().to_string()];
+    let mut argv = vec![lab_binary()?.display().to_string()];
     argv.extend(words.map(str::to_owned));
     for (option, name) in [("--disk", "disk"), ("--out", "out")] {
         argv.extend([option.to_owned(), dir.join(name).display().to_string()]);

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::given::{environment, property};
+
 /// Native storage nodes for Apache Hadoop.
 #[derive(Debug, Parser)]
 #[command(name = "hayloft", version, max_term_width = 100)]
@@ -50,12 +52,6 @@ pub enum Command {
     Plan(crate::plan::PlanArgs),
     /// Files that are not used any more: find them, give them the storage policy COLD.
     Cold(crate::cold::ColdArgs),
-    /// Clusters of hosts, shaped links and modelled disks on this machine (root).
-    #[cfg(feature = "lab")]
-    Lab(crate::lab::LabArgs),
-    /// Measure the stock DataNode and Hayloft side by side on this machine.
-    #[cfg(feature = "lab")]
-    Bench(Box<hayloft_bench::cli::BenchArgs>),
 }
 
 /// `hayloft node`.
@@ -130,13 +126,6 @@ impl StateArgs {
             .clone()
             .or_else(|| environment("HADOOP_HOME"))
     }
-}
-
-/// A variable that names a path; an empty one counts as unset.
-pub fn environment(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name)
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
 }
 
 /// Whose storage nodes a cluster has.
@@ -221,14 +210,6 @@ pub struct FsArgs {
     pub args: Vec<OsString>,
 }
 
-pub fn property(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
-    if key.trim().is_empty() {
-        return Err("must be KEY=VALUE".into());
-    }
-    Ok((key.trim().to_owned(), value.to_owned()))
-}
-
 /// Turns the single-dash options that start scripts pass to Apache's DataNode into ours.
 pub fn accept_apache_forms(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
@@ -278,11 +259,5 @@ mod tests {
         };
         assert_eq!(args.args, ["-ls", "-R", "/"]);
         assert_eq!(args.place.state(), PathBuf::from("/s"));
-    }
-
-    #[test]
-    fn properties_need_a_key() {
-        assert_eq!(property("a.b=c=d"), Ok(("a.b".into(), "c=d".into())));
-        assert!(property("a").is_err() && property("=x").is_err());
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
+use hayloft_cluster::ClusterError;
 use hayloft_conf::ConfigError;
 use hayloft_node::daemon::StartError;
-use hayloft_testkit::TestkitError;
 
 /// Exit code: there is a finding (a cluster that should be up is not).
 pub const FINDING: u8 = 1;
@@ -90,13 +90,13 @@ impl From<StartError> for CliError {
     }
 }
 
-impl From<TestkitError> for CliError {
-    fn from(error: TestkitError) -> Self {
+impl From<ClusterError> for CliError {
+    fn from(error: ClusterError) -> Self {
         match error {
-            TestkitError::Missing { what, todo } => {
+            ClusterError::Missing { what, todo } => {
                 Self::new(format!("{what} not found"), "", todo)
             }
-            TestkitError::Process {
+            ClusterError::Process {
                 name,
                 problem,
                 tail,

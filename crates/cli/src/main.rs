@@ -4,14 +4,12 @@
 //! |---|---|
 //! | `args` | the command line |
 //! | `error` | what users are told when something fails, and exit codes |
-//! | `output` | what is printed, and readers that have left |
 //! | `node` | `hayloft node`: the daemon |
 //! | `calibrate` | `hayloft calibrate`: what a volume's device does |
 //! | `plan` | `hayloft plan`: disks and workers of a node, from calibrations |
 //! | `cold` | `hayloft cold`: files not used any more, and their storage policy |
 //! | `engine` | `hayloft engine`: the I/O engines, and plug-ins tried out |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
-//! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
 //! | `pool` | `hayloft pool`: parity over the disks of a node |
 //! | `plugin_trial` | what a plug-in may crash, in a process of its own |
 //! | `pfs` | `hayloft pfs`: files on a parallel file system |
@@ -19,24 +17,23 @@
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
 //! | `trash` | `hayloft trash`: what upgrades left on the data directories |
 //! | `top` | `hayloft top`: what the nodes of a cluster do now |
-//! | `size` | sizes as typed and shown |
 //! | `svg` | pictures as files |
-//! | `bench` | `hayloft bench`: the stock DataNode beside ours (cargo feature `lab`) |
-//! | `progress` | what is shown while something takes time |
+//! | `json` | reports as JSON |
+//! | `given` | what commands take from their environment and arguments: paths, properties |
+//!
+//! What is printed goes through `hayloft_console`, whose macros bear readers that have left.
 
 #[macro_use]
-mod output;
+extern crate hayloft_console;
 
 mod args;
-#[cfg(feature = "lab")]
-mod bench;
 mod calibrate;
 mod cluster;
 mod cold;
 mod engine;
 mod error;
-#[cfg(feature = "lab")]
-mod lab;
+mod given;
+mod json;
 mod logging;
 mod node;
 mod pfs;
@@ -44,8 +41,6 @@ mod placement;
 mod plan;
 mod plugin_trial;
 mod pool;
-mod progress;
-mod size;
 mod super_node;
 mod svg;
 mod top;
@@ -109,9 +104,5 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Cold(args) => cold::run(&args),
-        #[cfg(feature = "lab")]
-        Command::Lab(args) => lab::run(&args),
-        #[cfg(feature = "lab")]
-        Command::Bench(args) => bench::run(*args),
     }
 }

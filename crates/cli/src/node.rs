@@ -1,6 +1,6 @@
 //! `hayloft node`: the daemon, from configuration to a clean stop.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use hayloft_conf::{Configuration, SharedConfig, VirtualNode, keys};
@@ -11,8 +11,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::args::{NodeArgs, RollingUpgrade, environment};
+use crate::args::{NodeArgs, RollingUpgrade};
 use crate::error::{CliError, FINDING, INTERRUPTED};
+use crate::given::{conf_dir, volumes};
 use crate::logging;
 
 /// Runs the node until SIGTERM or SIGINT, or answers a question about it.
@@ -35,25 +36,6 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     info!(version = env!("CARGO_PKG_VERSION"), %conf, "hayloft node");
     raise_descriptor_limit();
     serve(config, start_option(args))
-}
-
-/// The directory given, else Hadoop's usual places.
-pub fn conf_dir(given: Option<&Path>) -> Result<PathBuf, CliError> {
-    if let Some(dir) = given
-        .map(Path::to_path_buf)
-        .or_else(|| environment("HADOOP_CONF_DIR"))
-    {
-        return Ok(dir);
-    }
-    let home = environment("HADOOP_HOME").map(|home| home.join("etc/hadoop"));
-    let usual = home.into_iter().chain([PathBuf::from("/etc/hadoop/conf")]);
-    usual
-        .into_iter()
-        .find(|dir| dir.join("hdfs-site.xml").is_file())
-        .ok_or_else(|| {
-            let advice = "give the directory of hdfs-site.xml with --conf DIR";
-            CliError::new("no configuration", "HADOOP_CONF_DIR is not set", advice)
-        })
 }
 
 /// Whether a node would start with it, as far as that can be said without looking at disks or the
@@ -133,23 +115,6 @@ fn check_swap(config: &Configuration) -> Result<ExitCode, CliError> {
     };
     println!("yes: {who} on the {count} data directories");
     Ok(ExitCode::SUCCESS)
-}
-
-/// The data directories of the node, or of all its virtual nodes.
-pub fn data_dirs(config: &Configuration) -> Result<Vec<PathBuf>, CliError> {
-    let nodes = config.virtual_nodes()?;
-    Ok(match nodes.is_empty() {
-        true => volumes(config),
-        false => nodes
-            .iter()
-            .flat_map(|node| volumes(&node.config))
-            .collect(),
-    })
-}
-
-fn volumes(config: &Configuration) -> Vec<PathBuf> {
-    let dirs = config.get(&keys::DATA_DIRS);
-    dirs.into_iter().map(|dir| dir.path).collect()
 }
 
 fn start_option(args: &NodeArgs) -> StartOption {

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
-use hayloft_testkit::hadoop::{Hadoop, Jvm, repository_root};
+use hayloft_cluster::hadoop::{Hadoop, Jvm, repository_root};
 
-use crate::args::environment;
 use crate::error::CliError;
+use crate::given::environment;
 
 /// The class that does the work.
 const TOOL: &str = "io.hayloft.pfs.Tool";

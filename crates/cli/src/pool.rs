@@ -12,11 +12,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use hayloft_conf::{Configuration, keys};
+use hayloft_console::progress::ProgressStep;
+use hayloft_console::size;
 use hayloft_protection::{ParityRequest, ParityStatus};
 
 use crate::error::{CliError, FINDING};
-use crate::progress::ProgressStep;
-use crate::size;
 
 /// A running node says anew how it is at least so often.
 const FRESH: Duration = Duration::from_secs(120);
@@ -93,7 +93,7 @@ pub fn run(args: &PoolArgs) -> Result<ExitCode, CliError> {
 
 /// The directories of the node's volumes.
 fn volumes(args: &PlaceArgs) -> Result<Vec<PathBuf>, CliError> {
-    let config = Configuration::load(&crate::node::conf_dir(args.conf.as_deref())?, &[])?;
+    let config = Configuration::load(&crate::given::conf_dir(args.conf.as_deref())?, &[])?;
     if config.get(&keys::POOL_PARITY).is_none() {
         let advice = "set hayloft.pool.parity to K+M, such as 6+1";
         return Err(CliError::new("no parity is configured", "", advice));

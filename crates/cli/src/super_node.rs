@@ -36,7 +36,7 @@ struct TopologyArgs {
     #[arg(long, value_name = "DIR")]
     conf: Option<PathBuf>,
     /// Set a property over the files. May be repeated.
-    #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = crate::args::property)]
+    #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = crate::given::property)]
     define: Vec<(String, String)>,
     /// Name of the host, the failure domain of its nodes [default: that of this machine].
     #[arg(long, value_name = "NAME", value_parser = word)]
@@ -72,11 +72,11 @@ struct HostMapping {
 /// Answers.
 pub fn run(args: &SuperArgs) -> Result<ExitCode, CliError> {
     let SuperCommand::Topology(args) = &args.command;
-    let conf = crate::node::conf_dir(args.conf.as_deref())?;
+    let conf = crate::given::conf_dir(args.conf.as_deref())?;
     let config = Configuration::load(&conf, &args.define)?;
     let mapping = mapping(&config, args.host.clone(), args.rack.as_deref())?;
     if args.json {
-        crate::cluster::status::print_json(&mapping)?;
+        crate::json::print_json(&mapping)?;
     } else {
         print!("{mapping}");
     }

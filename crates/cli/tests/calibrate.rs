@@ -172,8 +172,8 @@ fn a_hard_disk_is_told_by_its_curve_and_gets_a_large_quantum() {
         dir: dir.path().join("mounted"),
         backing: None,
     };
-    let program = Path::new(env!("CARGO_BIN_EXE_hayloft"));
-    let modelled = ModelledDisk::mount(program, &modelled, &dir.path().join("log"));
+    let program = hayloft_testkit::hadoop::lab_binary().expect("built beside the tests");
+    let modelled = ModelledDisk::mount(&program, &modelled, &dir.path().join("log"));
     let modelled = modelled.expect("mounts");
     let output = calibrate(
         &["--seconds=20", "--space=512MiB", "--json"],

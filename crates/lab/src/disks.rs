@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::describe::DiskSpec;
 use super::mapped::{self, Route};
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::hadoop::hayloft_binary;
+use hayloft_testkit::hadoop::lab_binary;
 use hayloft_testkit::modelled::DirectionStats;
 use hayloft_testkit::mounts::run;
 use hayloft_testkit::place::Place;
@@ -81,8 +81,7 @@ pub fn begin(
     }
     if disk.modelled {
         let mut argv = vec![
-            hayloft_binary()?.display().to_string(),
-            "lab".into(),
+            lab_binary()?.display().to_string(),
             "disk".into(),
             "--size".into(),
             format!("{}M", disk.size_mib),

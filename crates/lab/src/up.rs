@@ -62,7 +62,7 @@ impl Testbed {
         }
         if net::is_there(&described.name)? {
             return Err(TestkitError::Talk(format!(
-                "testbed {0} is there already: take it down first (hayloft lab down {0})",
+                "testbed {0} is there already: take it down first (hayloft-lab down {0})",
                 described.name
             )));
         }

@@ -231,7 +231,7 @@ impl Cluster {
     pub fn refused_node(&self, spec: NodeSpec) -> Result<(bool, String)> {
         static COUNT: AtomicUsize = AtomicUsize::new(100);
         let index = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mut node = Node::of_cluster(&self.hadoop, index, spec, &self.dir)?;
+        let mut node = builder::node(&self.hadoop, index, spec, &self.dir)?;
         node.start_without_waiting(&self.conf)?;
         let status = node.process()?.wait(LIVE_LIMIT)?;
         let log = node.log();

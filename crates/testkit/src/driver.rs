@@ -4,7 +4,7 @@
 //! The operations are listed in `hadoop/driver` (class `LabDriver`).
 
 use crate::error::{Result, TestkitError};
-use crate::hadoop::{Hadoop, Jvm, class};
+use crate::hadoop::{Hadoop, Jvm, class, driver_jar};
 use crate::place::Place;
 use crate::process::Process;
 use crate::wait::{self, Seen};
@@ -97,7 +97,8 @@ impl Driver {
     /// As [`Driver::start`].
     pub fn start_at(hadoop: &Hadoop, jvm: &Jvm, place: &Place) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        hadoop.driver_jar()?;
+        let mut hadoop = hadoop.clone();
+        hadoop.add_jar(driver_jar()?);
         let name = format!("driver-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let mut spawn = hadoop.java(&name, jvm, class::LAB_DRIVER, &[]);
         spawn.piped = true;

@@ -1,16 +1,14 @@
-//! Where the stock Hadoop is and how its programs are started.
+//! Hadoop as the launcher finds it, with what only tests and experiments start, and where the
+//! programs of this repository are.
 
 use crate::error::{Result, TestkitError};
-use crate::process::{Process, Spawn};
+pub use hayloft_cluster::hadoop::*;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Main classes of the stock daemons and tools.
 pub mod class {
-    /// The NameNode.
-    pub const NAMENODE: &str = "org.apache.hadoop.hdfs.server.namenode.NameNode";
-    /// The stock DataNode.
-    pub const DATANODE: &str = "org.apache.hadoop.hdfs.server.datanode.DataNode";
+    pub use hayloft_cluster::hadoop::class::*;
+
     /// YARN's ResourceManager.
     pub const RESOURCE_MANAGER: &str =
         "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager";
@@ -24,8 +22,6 @@ pub mod class {
     pub const DISTCP: &str = "org.apache.hadoop.tools.DistCp";
     /// `hadoop daemonlog`.
     pub const DAEMONLOG: &str = "org.apache.hadoop.log.LogLevel$CLI";
-    /// `hdfs fsck`.
-    pub const FSCK: &str = "org.apache.hadoop.hdfs.tools.DFSck";
     /// `hdfs debug`.
     pub const DEBUG: &str = "org.apache.hadoop.hdfs.tools.DebugAdmin";
     /// `hdfs storagepolicies`.
@@ -48,242 +44,56 @@ pub mod class {
     pub const GREP: &str = "org.apache.hadoop.examples.Grep";
     /// Tasks that sleep.
     pub const SLEEP: &str = "org.apache.hadoop.mapreduce.SleepJob";
-    /// `hadoop fs`.
-    pub const FS_SHELL: &str = "org.apache.hadoop.fs.FsShell";
-    /// The lab's own resident client.
+    /// The tests' own resident client.
     pub const LAB_DRIVER: &str = "io.hayloft.lab.LabDriver";
 }
 
-/// Flags for JVMs of the lab: quick to start, small. Peers in a benchmark do not get these.
-pub const LAB_JVM_FLAGS: [&str; 4] = [
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-    "-Djava.net.preferIPv4Stack=true",
-];
+/// Name of the program that measures and carries modelled disks.
+const LAB: &str = "hayloft-lab";
 
-/// Hadoop 3.5 on JDK 17 reaches into these packages.
-const ADD_OPENS: [&str; 5] = [
-    "--add-opens=java.base/java.lang=ALL-UNNAMED",
-    "--add-opens=java.base/java.util=ALL-UNNAMED",
-    "--add-opens=java.base/java.io=ALL-UNNAMED",
-    "--add-opens=java.base/java.nio=ALL-UNNAMED",
-    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-];
-
-/// A located Hadoop: jars to put on a class path.
-#[derive(Clone, Debug)]
-pub struct Hadoop {
-    jars: Vec<PathBuf>,
-    driver: PathBuf,
-    pages: PathBuf,
-}
-
-impl Hadoop {
-    /// Finds Hadoop: `HADOOP_HOME` when set, else the `lib` directory that
-    /// `scripts/fetch-hadoop` fills: in `HAYLOFT_HADOOP_DIR`, by default `target/hadoop`.
-    ///
-    /// # Errors
-    /// [`TestkitError::Missing`] saying what to run or set.
-    pub fn locate() -> Result<Self> {
-        let home = std::env::var_os("HADOOP_HOME").filter(|home| !home.is_empty());
-        Self::locate_in(home.as_deref().map(Path::new))
-    }
-
-    /// As [`Hadoop::locate`], with the installation given instead of `HADOOP_HOME`.
-    ///
-    /// # Errors
-    /// As [`Hadoop::locate`].
-    pub fn locate_in(home: Option<&Path>) -> Result<Self> {
-        let root = repository_root();
-        let (jars, pages) = match home {
-            Some(home) => (Self::from_home(home), home.join("share/hadoop/hdfs")),
-            None => {
-                let fetched = std::env::var_os("HAYLOFT_HADOOP_DIR").filter(|dir| !dir.is_empty());
-                let fetched = fetched.map_or_else(|| root.join("target/hadoop"), PathBuf::from);
-                (jars_in(&fetched.join("lib")), fetched)
-            }
-        };
-        let has = |part: &str| jars.iter().any(|jar| file_name(jar).starts_with(part));
-        if !has("hadoop-hdfs-3") || !has("hadoop-common-3") {
-            return Err(TestkitError::Missing {
-                what: "Hadoop's jars".into(),
-                todo: "run `scripts/fetch-hadoop` (Maven fetches them), or set HADOOP_HOME to an \
-                        installation"
-                    .into(),
-            });
-        }
-        let driver = std::env::var_os("HAYLOFT_LAB_DRIVER").map_or_else(
-            || root.join("hadoop/driver/target/hayloft-lab-driver.jar"),
-            PathBuf::from,
-        );
-        let pages = pages.join("webapps");
-        Ok(Self {
-            jars,
-            driver,
-            pages,
-        })
-    }
-
-    /// The class path directories of an unpacked Hadoop distribution.
-    fn from_home(home: &Path) -> Vec<PathBuf> {
-        let share = home.join("share/hadoop");
-        let tools = jars_in(&share.join("tools/lib")).into_iter();
-        let distcp = tools.filter(|jar| file_name(jar).starts_with("hadoop-distcp"));
-        [
-            "common",
-            "common/lib",
-            "hdfs",
-            "hdfs/lib",
-            "mapreduce",
-            "mapreduce/lib",
-            "yarn",
-            "yarn/lib",
-        ]
-        .iter()
-        .flat_map(|dir| jars_in(&share.join(dir)))
-        .chain(distcp)
-        .collect()
-    }
-
-    /// The directory of the daemons' web pages, where this Hadoop has them.
-    #[must_use]
-    pub fn pages(&self) -> Option<PathBuf> {
-        self.pages.join("hdfs").is_dir().then(|| self.pages.clone())
-    }
-
-    /// The class path with a configuration directory in front.
-    #[must_use]
-    pub fn class_path(&self, conf_dir: &Path) -> String {
-        let mut path = vec![conf_dir.display().to_string()];
-        path.extend(self.jars.iter().map(|jar| jar.display().to_string()));
-        path.push(self.driver.display().to_string());
-        path.join(":")
-    }
-
-    /// Adds a jar to the class path: a plug-in.
-    pub fn add_jar(&mut self, jar: PathBuf) {
-        self.jars.push(jar);
-    }
-
-    /// All jars, for tools with a class path of their own (Spark).
-    #[must_use]
-    pub fn jars(&self) -> &[PathBuf] {
-        &self.jars
-    }
-
-    /// The jar of the resident client.
-    ///
-    /// # Errors
-    /// [`TestkitError::Missing`] when it has not been built.
-    pub fn driver_jar(&self) -> Result<&Path> {
-        if self.driver.is_file() {
-            return Ok(&self.driver);
-        }
-        Err(TestkitError::Missing {
-            what: format!("the lab's client {}", self.driver.display()),
-            todo: "run `mvn -q -f hadoop/pom.xml package`".into(),
-        })
-    }
-
-    /// A JVM running `main` with `flags` and `args`; not started yet.
-    #[must_use]
-    pub fn java(&self, name: &str, jvm: &Jvm, main: &str, args: &[&str]) -> Spawn {
-        let java = std::env::var_os("JAVA_HOME")
-            .map(|home| Path::new(&home).join("bin/java"))
-            .filter(|java| java.is_file())
-            .map_or_else(|| "java".to_owned(), |java| java.display().to_string());
-        let mut argv = vec![java];
-        argv.extend(ADD_OPENS.map(String::from));
-        argv.extend(jvm.flags.iter().cloned());
-        argv.extend([
-            "-cp".to_owned(),
-            self.class_path(&jvm.conf_dir),
-            main.to_owned(),
-        ]);
-        argv.extend(args.iter().map(|arg| (*arg).to_owned()));
-        Spawn::new(name, argv, jvm.log_dir.join(format!("{name}.log")))
-    }
-
-    /// Runs a stock program to its end.
-    ///
-    /// # Errors
-    /// [`TestkitError::Process`] with the end of its log when it fails or takes longer than
-    /// `limit`.
-    pub fn run(
-        &self,
-        name: &str,
-        jvm: &Jvm,
-        main: &str,
-        args: &[&str],
-        limit: Duration,
-    ) -> Result<()> {
-        let mut process: Process = self.java(name, jvm, main, args).start()?;
-        let status = process.wait(limit)?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(process.error(format!("{main} {args:?}: {status}")))
-        }
+/// Makes the `hayloft` beside this program the binary of clusters to come, where one is there,
+/// unless `HAYLOFT_BIN` names another.
+pub fn use_binary_beside() {
+    let own = std::env::current_exe().ok();
+    let beside = own.map(|own| own.with_file_name("hayloft"));
+    if let Some(path) = beside.filter(|path| path.is_file()) {
+        use_binary(path);
     }
 }
 
-/// What a JVM of the lab is started with.
-#[derive(Clone, Debug)]
-pub struct Jvm {
-    /// Configuration directory, first on the class path.
-    pub conf_dir: PathBuf,
-    /// Where its log goes.
-    pub log_dir: PathBuf,
-    /// Flags of the JVM.
-    pub flags: Vec<String>,
-}
-
-impl Jvm {
-    /// A small JVM with the lab's flags and a heap of at most `heap_mib`.
-    #[must_use]
-    pub fn small(conf_dir: &Path, log_dir: &Path, heap_mib: u32) -> Self {
-        let mut flags: Vec<String> = LAB_JVM_FLAGS
-            .iter()
-            .map(|flag| (*flag).to_owned())
-            .collect();
-        flags.push(format!("-Xmx{heap_mib}m"));
-        Self {
-            conf_dir: conf_dir.to_owned(),
-            log_dir: log_dir.to_owned(),
-            flags,
-        }
-    }
-}
-
-/// Set by a program that is the Hayloft binary itself.
-static OWN_BINARY: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
-
-/// Makes this program the Hayloft binary of clusters to come, unless `HAYLOFT_BIN` names one.
-pub fn use_own_binary() {
-    if let Ok(path) = std::env::current_exe() {
-        let _ = OWN_BINARY.set(path);
-    }
-}
-
-/// The Hayloft binary: `HAYLOFT_BIN`, else the program that called [`use_own_binary`], else
-/// `target/release/hayloft`.
+/// The binary `hayloft-lab`: `HAYLOFT_LAB_BIN`, else the one beside the node binary that
+/// `HAYLOFT_BIN` names, else the one beside this program or, for a test, in the directory above.
 ///
 /// # Errors
 /// [`TestkitError::Missing`] saying how to build it.
-pub fn hayloft_binary() -> Result<PathBuf> {
-    let built = || {
-        let own = OWN_BINARY.get().cloned();
-        own.unwrap_or_else(|| repository_root().join("target/release/hayloft"))
-    };
-    let path = std::env::var_os("HAYLOFT_BIN").map_or_else(built, PathBuf::from);
-    if path.is_file() {
-        return Ok(path);
+pub fn lab_binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("HAYLOFT_LAB_BIN") {
+        return Ok(PathBuf::from(path));
     }
-    Err(TestkitError::Missing {
-        what: format!("the node binary {}", path.display()),
-        todo: "run `cargo build --release -p hayloft`, or set HAYLOFT_BIN".into(),
+    let node = std::env::var_os("HAYLOFT_BIN").map(PathBuf::from);
+    let own = std::env::current_exe().ok();
+    let mut dirs: Vec<&Path> = node.as_deref().and_then(Path::parent).into_iter().collect();
+    dirs.extend(own.iter().flat_map(|own| own.ancestors().skip(1).take(2)));
+    let found = dirs
+        .iter()
+        .map(|dir| dir.join(LAB))
+        .find(|path| path.is_file());
+    found.ok_or_else(|| TestkitError::Missing {
+        what: format!("the program {LAB}, which carries modelled disks"),
+        todo: "run `cargo build --release -p hayloft-lab`, or set HAYLOFT_LAB_BIN".into(),
     })
+}
+
+/// The jar of the resident client: `HAYLOFT_LAB_DRIVER`, else the one that Maven made.
+///
+/// # Errors
+/// [`TestkitError::Missing`] when it has not been built.
+pub fn driver_jar() -> Result<PathBuf> {
+    made_by_maven(
+        "HAYLOFT_LAB_DRIVER",
+        "hadoop/driver/target/hayloft-lab-driver.jar",
+        "the lab's client",
+    )
 }
 
 /// The jar of the placement plug-in: `HAYLOFT_PLACEMENT_JAR`, else the one that Maven made.
@@ -291,30 +101,23 @@ pub fn hayloft_binary() -> Result<PathBuf> {
 /// # Errors
 /// [`TestkitError::Missing`] saying how to build it.
 pub fn placement_jar() -> Result<PathBuf> {
-    let path = std::env::var_os("HAYLOFT_PLACEMENT_JAR").map_or_else(
-        || repository_root().join("hadoop/placement/target/hayloft-placement.jar"),
-        PathBuf::from,
-    );
+    made_by_maven(
+        "HAYLOFT_PLACEMENT_JAR",
+        "hadoop/placement/target/hayloft-placement.jar",
+        "the placement plug-in",
+    )
+}
+
+fn made_by_maven(variable: &str, made: &str, what: &str) -> Result<PathBuf> {
+    let usual = || repository_root().join(made);
+    let path = std::env::var_os(variable).map_or_else(usual, PathBuf::from);
     if path.is_file() {
         return Ok(path);
     }
     Err(TestkitError::Missing {
-        what: format!("the placement plug-in {}", path.display()),
-        todo: "run `mvn -q -f hadoop/pom.xml package`, or set HAYLOFT_PLACEMENT_JAR".into(),
+        what: format!("{what} {}", path.display()),
+        todo: format!("run `mvn -q -f hadoop/pom.xml package`, or set {variable}"),
     })
-}
-
-/// The repository this crate was built from; falls back to the current directory when it moved.
-#[must_use]
-pub fn repository_root() -> PathBuf {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .map(Path::to_path_buf);
-    built
-        .filter(|dir| dir.join("Cargo.toml").is_file())
-        .or_else(|| std::env::current_dir().ok())
-        .unwrap_or_else(|| PathBuf::from("."))
 }
 
 /// A new directory for what a run needs, under `target/lab` of the repository; removed when it is
@@ -329,20 +132,4 @@ pub fn scratch(prefix: &str) -> Result<tempfile::TempDir> {
         .prefix(prefix)
         .tempdir_in(&base)
         .map_err(TestkitError::file("creating a directory in", &base))
-}
-
-fn jars_in(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut jars: Vec<PathBuf> = entries
-        .map(|e| e.path())
-        .filter(|p| p.extension().is_some_and(|e| e == "jar"))
-        .collect();
-    jars.sort();
-    jars
-}
-
-fn file_name(path: &Path) -> &str {
-    path.file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default()
 }

@@ -4,15 +4,8 @@
 //! data, and one process per role; a [`driver::Driver`] is a JVM that stays up for a whole test
 //! file and runs stock client code on request. From the bottom up:
 //!
-//! - [`wait`]: deadlines and polling, [`http`]: the few bytes of HTTP needed to ask `/jmx`;
-//! - [`ports`]: ports that stay ours over a restart, [`pattern`]: test data by seed and offset;
-//! - [`process`]: children that die with us (or outlive us, when asked), with their logs;
-//! - [`identity`]: whether a recorded process is still that process;
-//! - [`place`]: this host or a network namespace, and whether a process outlives us;
-//! - [`hadoop`]: where Hadoop's jars are and how its daemons are started;
-//! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `yarn-site.xml`, `log4j.properties`;
-//! - [`node`], [`namenode`]: the roles, and what can be done to them: the one launcher, of tests,
-//!   benchmarks, `hayloft up` and the lab's hosts;
+//! - `hayloft_cluster`, whose modules are here too: the launcher that `hayloft up` uses as well;
+//! - [`pattern`]: test data by seed and offset, [`hadoop`]: classes, jars and programs of tests;
 //! - [`cluster`]: roles on this host, for tests and benchmarks;
 //! - [`driver`]: stock clients by request;
 //! - [`yarn`]: ResourceManager and NodeManagers for MapReduce, on this host or the lab's;
@@ -28,15 +21,12 @@
 //! - `machine`, `congestion` (feature `load`): what this machine is, and over which TCP it talks.
 
 pub mod cluster;
-pub mod conf;
 #[cfg(feature = "load")]
 pub mod congestion;
 pub mod driver;
 pub mod error;
 pub mod files;
 pub mod hadoop;
-pub mod http;
-pub mod identity;
 #[cfg(feature = "load")]
 pub mod load;
 #[cfg(feature = "load")]
@@ -44,21 +34,17 @@ pub mod machine;
 #[cfg(feature = "modelled")]
 pub mod modelled;
 pub mod mounts;
-pub mod namenode;
-pub mod node;
 pub mod pattern;
-pub mod place;
-pub mod ports;
 #[cfg(feature = "load")]
 pub mod power;
-pub mod process;
 pub mod procfs;
 pub mod relay;
 pub mod striped;
 #[cfg(feature = "cluster")]
 pub mod suite;
-pub mod wait;
 pub mod yarn;
+
+pub use hayloft_cluster::{conf, http, identity, namenode, node, place, ports, process, wait};
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use driver::Driver;

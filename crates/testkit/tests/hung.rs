@@ -2,7 +2,7 @@
 //! holds up no other file.
 
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::{hayloft_binary, scratch};
+use hayloft_testkit::hadoop::{lab_binary, scratch};
 use hayloft_testkit::load::{
     Check, Data, LatencyTally, LoadPlace, LoadSettings, Reader, run_write,
 };
@@ -92,7 +92,7 @@ fn disk(base: &Path, file_system: HostedFileSystem) -> Result<ModelledDisk> {
         dir: base.join("disk"),
         backing: None,
     };
-    ModelledDisk::mount(&hayloft_binary()?, &disk, &base.join("disk.log"))
+    ModelledDisk::mount(&lab_binary()?, &disk, &base.join("disk.log"))
 }
 
 fn warm_block(node: SocketAddr) -> LoadPlace {

@@ -2,7 +2,7 @@
 //! do not answer.
 
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::{hayloft_binary, scratch};
+use hayloft_testkit::hadoop::{lab_binary, scratch};
 use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk, Params};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
@@ -163,7 +163,7 @@ fn modelled_disk(dir: PathBuf, write_bytes_s: u64) -> Result<ModelledDisk> {
         dir,
         backing: None,
     };
-    ModelledDisk::mount(&hayloft_binary()?, &disk, &log)
+    ModelledDisk::mount(&lab_binary()?, &disk, &log)
 }
 
 struct Lab {

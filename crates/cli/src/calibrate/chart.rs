@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use hayloft_console::size;
 use hayloft_io::calibrate::{Calibration, RunPoint};
 use plotters::prelude::*;
 
 use crate::error::CliError;
-use crate::size;
 use crate::svg::{SVG_SIZE, drawn};
 
 /// Draws bandwidth against run length, reading and writing, and marks the quantum.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use hayloft_console::size;
 use hayloft_io::calibrate::{
     Calibration, CalibrationError, Curves, ENGINE_SPACE, EnginePoint, MeasureError, MeasurePlan,
     SPACE_MIN, Scratch, check_space, compare, device_name, file, measure, propose,
@@ -18,7 +19,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::{CliError, INTERRUPTED};
-use crate::size;
 
 /// `hayloft calibrate`.
 #[derive(Debug, Args)]

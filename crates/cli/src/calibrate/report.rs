@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
+use hayloft_console::size;
 use hayloft_io::calibrate::Calibration;
-
-use crate::size;
 
 /// Width of the longest bar.
 const WIDTH: usize = 40;

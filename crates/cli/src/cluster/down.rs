@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
+use hayloft_console::progress::{ProgressStep, say};
 use serde::Serialize;
 
 use super::launch::{self, Ended};
 use super::state::{Role, StateDir};
-use super::status;
 use crate::args::DownArgs;
 use crate::error::CliError;
-use crate::progress::{ProgressStep, say};
 
 #[derive(Debug, Serialize)]
 struct Stopped {
@@ -49,7 +48,7 @@ pub fn run(args: &DownArgs) -> Result<ExitCode, CliError> {
         .for_each(|node| node.process = None);
     state.save(&cluster)?;
     if args.json {
-        status::print_json(&stopped)?;
+        crate::json::print_json(&stopped)?;
     } else if running > 0 {
         println!(
             "stopped; the data stays in {} for the next 'hayloft up'",

@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-use hayloft_testkit::hadoop::{Hadoop, Jvm, class};
+use hayloft_cluster::hadoop::{Hadoop, Jvm, class};
 
 use super::state::StateDir;
 use crate::args::FsArgs;

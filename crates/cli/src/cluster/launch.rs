@@ -4,18 +4,18 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hayloft_testkit::conf::Conf;
-use hayloft_testkit::hadoop::{Hadoop, Jvm};
-use hayloft_testkit::identity::ProcessIdentity;
-use hayloft_testkit::namenode::{NameNode, NameNodeSite};
-use hayloft_testkit::node::{Kind, Node, NodeSite, NodeSpec, VirtualSite, VolumeSpec};
-use hayloft_testkit::place::Place;
-use hayloft_testkit::process::{Process, Signal, tail};
-use hayloft_testkit::{TestkitError, http, ports};
+use hayloft_cluster::conf::Conf;
+use hayloft_cluster::hadoop::{Hadoop, Jvm};
+use hayloft_cluster::identity::ProcessIdentity;
+use hayloft_cluster::namenode::{NameNode, NameNodeSite};
+use hayloft_cluster::node::{Kind, Node, NodeSite, NodeSpec, VirtualSite, VolumeSpec};
+use hayloft_cluster::place::Place;
+use hayloft_cluster::process::{Process, Signal, tail};
+use hayloft_cluster::{ClusterError, http, ports};
+use hayloft_console::progress::{ProgressStep, say};
 
 use super::state::{Role, StateDir, StoredCluster};
 use crate::error::CliError;
-use crate::progress::{ProgressStep, say};
 
 /// How long a process may take to come up.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -148,7 +148,7 @@ impl Launcher<'_> {
             .and_then(|()| cluster.nodes.iter().try_for_each(listening))
             .and_then(|()| namenode.wait_out_of_safe_mode(START_LIMIT));
         ready.map_err(|error| match error {
-            TestkitError::Timeout { waited, last, .. } => CliError::new(
+            ClusterError::Timeout { waited, last, .. } => CliError::new(
                 format!(
                     "the cluster is not ready after {} s: {last}",
                     waited.as_secs()
@@ -162,11 +162,11 @@ impl Launcher<'_> {
         Ok(())
     }
 
-    fn check_alive(&self, role: &Role) -> Result<(), TestkitError> {
+    fn check_alive(&self, role: &Role) -> Result<(), ClusterError> {
         if role.is_alive() {
             return Ok(());
         }
-        Err(TestkitError::Process {
+        Err(ClusterError::Process {
             name: role.name.clone(),
             problem: "ended while the cluster was starting".into(),
             tail: tail(&log_of(self.state, role)),
@@ -269,7 +269,7 @@ pub fn settle_ports(role: &mut Role, taken: &[u16]) -> Result<(), CliError> {
 
 /// The NameNode's own counts, as they are now. (Its metrics beans, which hold more, are up to ten
 /// seconds old.)
-pub fn namesystem(cluster: &StoredCluster) -> Result<serde_json::Value, TestkitError> {
+pub fn namesystem(cluster: &StoredCluster) -> Result<serde_json::Value, ClusterError> {
     namenode_bean(cluster, "FSNamesystemState")
 }
 
@@ -277,7 +277,7 @@ pub fn namesystem(cluster: &StoredCluster) -> Result<serde_json::Value, TestkitE
 pub fn namenode_bean(
     cluster: &StoredCluster,
     name: &str,
-) -> Result<serde_json::Value, TestkitError> {
+) -> Result<serde_json::Value, ClusterError> {
     let query = format!("Hadoop:service=NameNode,name={name}");
     http::jmx(ports::local(cluster.namenode.http_port), &query)
 }

@@ -13,7 +13,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `state` | the directory and `cluster.json` |
-//! | `launch` | the roles as they are on record, for the launcher of testkit; stop |
+//! | `launch` | the roles as they are on record, for the launcher; stop |
 //! | `tour` | copy in, read back, compare, search |
 //! | `up`, `down`, `status`, `fs` | the commands |
 

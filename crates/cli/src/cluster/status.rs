@@ -3,13 +3,13 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use hayloft_console::progress::megabytes;
 use serde::Serialize;
 
 use super::launch;
 use super::state::{Role, StateDir, StoredCluster};
 use crate::args::StatusArgs;
 use crate::error::{CliError, FINDING};
-use crate::progress::megabytes;
 
 /// One process.
 #[derive(Debug, Serialize)]
@@ -64,7 +64,7 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, CliError> {
     let state = StateDir::new(&args.place.state())?;
     let report = report(&state, &state.require()?);
     if args.json {
-        print_json(&report)?;
+        crate::json::print_json(&report)?;
     } else {
         print!("{report}");
     }
@@ -182,12 +182,4 @@ impl fmt::Display for StatusReport {
         }
         writeln!(f, "  for other clients: HADOOP_CONF_DIR={}", self.conf)
     }
-}
-
-/// Prints a report as JSON on stdout.
-pub fn print_json(report: &impl Serialize) -> Result<(), CliError> {
-    let text = serde_json::to_string_pretty(report)
-        .map_err(|error| CliError::new(format!("cannot write JSON: {error}"), "", ""))?;
-    println!("{text}");
-    Ok(())
 }

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hayloft_testkit::hadoop::Hadoop;
-use hayloft_testkit::node::Kind;
+use hayloft_cluster::hadoop::Hadoop;
+use hayloft_cluster::node::Kind;
+use hayloft_console::progress::say;
 use serde::Serialize;
 
 use super::launch::{self, Launcher};
@@ -14,7 +15,6 @@ use super::status::{self, StatusReport};
 use super::tour::{self, Tour};
 use crate::args::{Nodes, UpArgs};
 use crate::error::CliError;
-use crate::progress::say;
 
 /// What `up` did, for `--json`.
 #[derive(Debug, Serialize)]
@@ -232,7 +232,7 @@ fn kind_of(nodes: Nodes, index: usize) -> Kind {
 
 fn print(summary: &Summary, json: bool, state: Option<&Path>) -> Result<(), CliError> {
     if json {
-        return status::print_json(summary);
+        return crate::json::print_json(summary);
     }
     print!("{}", summary.cluster);
     if let Some(tour) = &summary.tour {

@@ -5,8 +5,8 @@
 
 use std::net::ToSocketAddrs as _;
 
+use hayloft_cluster::http;
 use hayloft_conf::{Configuration, HostPort, NameNodeAddr};
-use hayloft_testkit::http;
 
 use super::age::{PRECISION_KEY, Precision};
 use super::namenode::choose;

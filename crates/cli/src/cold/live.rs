@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::age::Cutoff;
 use super::namenode::{ActiveNameNode, refused};
-use super::spool::Spool;
+use super::spool::{Spool, unspooled};
 use super::tree::{DirTree, FileClass, ScannedFile};
 use crate::error::CliError;
 
@@ -101,7 +101,7 @@ impl LiveScan<'_> {
                         && let Some(spool) = &mut self.spool
                     {
                         let kept = spool.push(dir, file.policy, name);
-                        kept.map_err(|error| super::unspooled(&error))?;
+                        kept.map_err(|error| unspooled(&error))?;
                     }
                 }
                 FileType::IsSymlink => {}

@@ -28,7 +28,6 @@ mod undo;
 
 pub use conf_page::http_address;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -36,9 +35,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use hayloft_conf::Configuration;
+use hayloft_console::progress::{ProgressStep, say};
 
 use crate::error::{CliError, FINDING};
-use crate::progress::{ProgressStep, say};
 
 use self::age::{Cutoff, Precision, TimesAsked};
 use self::change::{ChangeSums, PolicyChange, change_all};
@@ -47,7 +46,7 @@ use self::live::LiveScan;
 use self::namenode::{ActiveNameNode, PolicyNames, refused};
 use self::plan::Planner;
 use self::report::{Applied, ColdReport};
-use self::spool::Spool;
+use self::spool::{Spool, unspooled};
 use self::tree::DirTree;
 use self::undo::{UndoFile, UndoWriter};
 
@@ -178,7 +177,7 @@ async fn scan(args: &ScanArgs) -> Result<ExitCode, CliError> {
 /// The configuration: needed to reach a NameNode, welcome otherwise for what it says of times.
 fn configuration(args: &ScanArgs) -> Result<Option<Configuration>, CliError> {
     let needed = args.live || args.apply || args.undo.is_some() || args.conf.is_some();
-    match crate::node::conf_dir(args.conf.as_deref()) {
+    match crate::given::conf_dir(args.conf.as_deref()) {
         Ok(dir) => Ok(Some(Configuration::load(&dir, &[])?)),
         Err(error) if needed => Err(error),
         Err(_) => Ok(None),
@@ -259,8 +258,8 @@ impl Cluster {
             say(&format!(
                 "warning: the ARCHIVE storages have {} free, and one replica of what is cold \
                  takes {}: the mover cannot move all of it",
-                crate::size::show(space.free),
-                crate::size::show(bytes)
+                hayloft_console::size::show(space.free),
+                hayloft_console::size::show(bytes)
             ));
         }
         Ok(())
@@ -365,14 +364,6 @@ fn directory_of(path: &Path) -> &Path {
 fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
-}
-
-fn unspooled(error: &io::Error) -> CliError {
-    CliError::new(
-        format!("cannot keep the list of cold files: {error}; nothing was changed"),
-        "",
-        "give --undo-file on a disk with room: the list is kept beside it",
-    )
 }
 
 /// An absolute path of HDFS, without a slash at its end.

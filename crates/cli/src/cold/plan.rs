@@ -9,7 +9,7 @@ use hayloft_wire::proto::namespace::{FileType, HdfsFileStatus};
 use super::age::Cutoff;
 use super::live::{self, LiveScan};
 use super::namenode::{ActiveNameNode, PolicyNames, refused};
-use super::spool::Spool;
+use super::spool::{Spool, unspooled};
 use super::tree::DirTree;
 use super::undo::{ColdTarget, UndoWriter};
 use crate::error::CliError;
@@ -56,9 +56,9 @@ impl Planner<'_> {
                 before,
             })?;
         }
-        let files = spool.into_files().map_err(|e| super::unspooled(&e))?;
+        let files = spool.into_files().map_err(|e| unspooled(&e))?;
         for file in files {
-            let file = file.map_err(|e| super::unspooled(&e))?;
+            let file = file.map_err(|e| unspooled(&e))?;
             if tree.covered_by(file.dir).is_some() {
                 continue;
             }
@@ -90,7 +90,7 @@ impl Planner<'_> {
             if now.is_none_or(|now| now.file_type() != FileType::IsDir) {
                 continue;
             }
-            let mut again = Spool::create(self.spool_dir).map_err(|e| super::unspooled(&e))?;
+            let mut again = Spool::create(self.spool_dir).map_err(|e| unspooled(&e))?;
             let scan = LiveScan {
                 namenode: self.namenode,
                 cutoff: self.cutoff,
@@ -101,10 +101,10 @@ impl Planner<'_> {
             let living = scan.run(&path).await?;
             self.of_live(&living, again, undo).await?;
         }
-        let files = spool.into_files().map_err(|e| super::unspooled(&e))?;
+        let files = spool.into_files().map_err(|e| unspooled(&e))?;
         let mut last_dir = None;
         for file in files {
-            let file = file.map_err(|e| super::unspooled(&e))?;
+            let file = file.map_err(|e| unspooled(&e))?;
             if tree.covered_by(file.dir).is_some() {
                 continue;
             }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hayloft_console::progress::say;
+use hayloft_console::size;
 use serde::Serialize;
 use serde_json::json;
 
@@ -11,8 +13,6 @@ use super::age::{ColdBy, Cutoff, PRECISION_KEY, Precision};
 use super::change::ChangeSums;
 use super::tree::{DirTree, FileSums};
 use crate::error::CliError;
-use crate::progress::say;
-use crate::size;
 
 /// A directory that is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

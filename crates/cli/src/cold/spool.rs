@@ -5,6 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read as _, Seek as _, Write as _};
 use std::path::Path;
 
+use crate::error::CliError;
+
 /// Longest name that is kept, bytes. HDFS allows a path of 8,000.
 const NAME_MAX: usize = 32 << 10;
 
@@ -86,6 +88,15 @@ fn read(reader: &mut BufReader<File>) -> io::Result<SpooledFile> {
         policy,
         name: String::from_utf8(name).map_err(io::Error::other)?,
     })
+}
+
+/// What a user is told when the list cannot be kept.
+pub fn unspooled(error: &io::Error) -> CliError {
+    CliError::new(
+        format!("cannot keep the list of cold files: {error}; nothing was changed"),
+        "",
+        "give --undo-file on a disk with room: the list is kept beside it",
+    )
 }
 
 #[cfg(test)]

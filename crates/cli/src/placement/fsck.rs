@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hayloft_testkit::hadoop::{Hadoop, Jvm, class};
+use hayloft_cluster::hadoop::{Hadoop, Jvm, class};
 use serde_json::json;
 
 use crate::error::CliError;

@@ -10,10 +10,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use hayloft_console::progress::{ProgressStep, say};
 use serde_json::json;
 
 use crate::error::{CliError, FINDING};
-use crate::progress::{ProgressStep, say};
 
 use self::fsck::{Fsck, Placement};
 
@@ -87,11 +87,11 @@ pub fn run(args: &PlacementArgs) -> Result<ExitCode, CliError> {
 }
 
 fn fsck_of(args: &CheckArgs) -> Result<Fsck, CliError> {
-    let conf = crate::node::conf_dir(args.conf.as_deref())?;
+    let conf = crate::given::conf_dir(args.conf.as_deref())?;
     let home = args
         .hadoop_home
         .clone()
-        .or_else(|| crate::args::environment("HADOOP_HOME"));
+        .or_else(|| crate::given::environment("HADOOP_HOME"));
     Fsck::new(&conf, home.as_deref(), &args.path, args.list)
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plotters::prelude::*;
 
-use super::SuperPlan;
+use super::report::SuperPlan;
 use crate::error::CliError;
 use crate::svg::{SVG_SIZE, drawn};
 

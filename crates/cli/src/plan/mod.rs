@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
 
 use crate::error::CliError;
 
 use self::disks::PlannedDisk;
-use self::rules::{Assumptions, LinkPlan, Links};
+use self::report::SuperPlan;
+use self::rules::{Assumptions, Links};
 
 /// `hayloft plan`.
 #[derive(Debug, Args)]
@@ -72,23 +72,6 @@ struct SuperArgs {
 
 /// Disks of the paper's machine.
 const DISKS_DEFAULT: u64 = 48;
-
-/// Everything that is reported.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct SuperPlan {
-    /// Disks of the SuperDataNode.
-    disks: u64,
-    /// Bytes a second that one moves on average.
-    disk_bytes_s: u64,
-    /// The calibrated disks that this is the mean of; empty when the rate was typed.
-    calibrated: Vec<PlannedDisk>,
-    /// Share of the bytes that is read, per cent.
-    read_percent: u32,
-    /// What the rules assume.
-    assumptions: Assumptions,
-    /// What follows, for each choice of links.
-    links: Vec<LinkPlan>,
-}
 
 /// Plans, reports, draws.
 pub fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {

@@ -1,12 +1,30 @@
-//! A plan as text.
+//! A plan, and how it reads as text.
 
 use std::fmt::Write as _;
 
+use hayloft_console::size;
 use hayloft_io::calibrate::Media;
+use serde::Serialize;
 
-use super::SuperPlan;
-use super::rules::BoundBy;
-use crate::size;
+use super::disks::PlannedDisk;
+use super::rules::{Assumptions, BoundBy, LinkPlan, Links};
+
+/// Everything that is reported.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SuperPlan {
+    /// Disks of the SuperDataNode.
+    pub disks: u64,
+    /// Bytes a second that one moves on average.
+    pub disk_bytes_s: u64,
+    /// The calibrated disks that this is the mean of; empty when the rate was typed.
+    pub calibrated: Vec<PlannedDisk>,
+    /// Share of the bytes that is read, per cent.
+    pub read_percent: u32,
+    /// What the rules assume.
+    pub assumptions: Assumptions,
+    /// What follows, for each choice of links.
+    pub links: Vec<LinkPlan>,
+}
 
 /// The disks, the table of links, and how to read it.
 pub fn text(plan: &SuperPlan) -> String {
@@ -86,7 +104,7 @@ fn explain(plan: &SuperPlan, out: &mut String) {
         .iter()
         .filter(|row| row.bound_by == BoundBy::Links);
     for row in needed.take(1) {
-        let one = super::Links {
+        let one = Links {
             count: 1,
             ..row.links
         };
@@ -98,12 +116,12 @@ fn explain(plan: &SuperPlan, out: &mut String) {
             one.name()
         );
     }
-    let slower = |row: &&super::LinkPlan| row.disks_per_link == 0;
+    let slower = |row: &&LinkPlan| row.disks_per_link == 0;
     if let Some(row) = plan.links.iter().find(slower) {
         let _ = writeln!(
             out,
             "One disk is faster than a link of {}: a single stream is bound by the link.",
-            super::Links {
+            Links {
                 count: 1,
                 ..row.links
             }

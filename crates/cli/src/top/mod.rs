@@ -72,7 +72,8 @@ fn address(text: &str) -> Result<HostPort, String> {
 
 /// Shows nodes until the user has seen enough.
 pub fn run(args: &TopArgs) -> Result<ExitCode, CliError> {
-    let mut sampler = Sampler::new(NodeSource::of(args)?);
+    let source = NodeSource::of(&args.node, args.namenode.as_ref(), args.conf.as_deref())?;
+    let mut sampler = Sampler::new(source);
     let interval = Duration::from_secs(args.interval);
     if !args.json && !args.once && std::io::stdout().is_terminal() {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

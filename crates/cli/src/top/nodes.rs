@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs as _;
+use std::path::Path;
 use std::time::Duration;
 
+use hayloft_cluster::http::{self, HttpLimits};
 use hayloft_conf::{Configuration, HostPort};
-use hayloft_testkit::http::{self, HttpLimits};
 use serde_json::Value;
 
-use super::TopArgs;
 use super::parse::shown;
 use crate::error::CliError;
 
@@ -49,19 +49,23 @@ pub struct KnownNode {
 pub type NodeList = (BTreeMap<String, KnownNode>, Vec<String>);
 
 impl NodeSource {
-    /// What the command line asks for.
+    /// What the command line asks for: nodes, a NameNode, or a directory of configuration.
     ///
     /// # Errors
     /// No node is named and no NameNode is configured.
-    pub fn of(args: &TopArgs) -> Result<Self, CliError> {
-        if !args.node.is_empty() {
-            let names = args.node.iter().map(ToString::to_string);
+    pub fn of(
+        nodes: &[HostPort],
+        namenode: Option<&HostPort>,
+        conf: Option<&Path>,
+    ) -> Result<Self, CliError> {
+        if !nodes.is_empty() {
+            let names = nodes.iter().map(ToString::to_string);
             return Ok(Self::Named(names.collect()));
         }
-        if let Some(namenode) = &args.namenode {
+        if let Some(namenode) = namenode {
             return Ok(Self::NameNodes(vec![vec![namenode.clone()]]));
         }
-        let dir = crate::node::conf_dir(args.conf.as_deref()).map_err(|_| {
+        let dir = crate::given::conf_dir(conf).map_err(|_| {
             let advice = "give --conf DIR, --namenode HOST:PORT or --node HOST:PORT";
             CliError::new("no configuration", "HADOOP_CONF_DIR is not set", advice)
         })?;

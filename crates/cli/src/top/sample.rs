@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hayloft_testkit::http::HttpLimits;
+use hayloft_cluster::http::HttpLimits;
 use serde_json::json;
 
 use super::nodes::{KnownNode, NodeSource, fetch};

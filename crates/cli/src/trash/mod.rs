@@ -12,13 +12,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use hayloft_conf::Configuration;
-use hayloft_store::UpgradeLeftovers;
+use hayloft_console::progress::ProgressStep;
 use hayloft_wire::ids::PoolId;
 
 use crate::error::CliError;
-use crate::progress::ProgressStep;
 use namenode::{ConfiguredNameNodes, PoolNameNode};
-use report::{TrashPool, TrashReport, TrashVolume};
+use report::{TrashPool, TrashReport, TrashVolume, VolumeLeftovers};
 
 /// Replicas that are looked at on each volume of a pool; a further call finds the next ones.
 const REPLICAS_MAX: usize = 1_000_000;
@@ -61,22 +60,16 @@ struct PurgeArgs {
     yes: bool,
 }
 
-/// What is on one data directory.
-struct Found {
-    volume: PathBuf,
-    left: UpgradeLeftovers,
-}
-
 /// Looks, asks the ConfiguredNameNodes, reports; removes when told so.
 pub fn run(args: &TrashArgs) -> Result<ExitCode, CliError> {
     let (place, purge) = match &args.command {
         TrashCommand::List(place) => (place, None),
         TrashCommand::Purge(purge) => (&purge.place, Some(purge.yes)),
     };
-    let config = Configuration::load(&crate::node::conf_dir(place.conf.as_deref())?, &[])?;
+    let config = Configuration::load(&crate::given::conf_dir(place.conf.as_deref())?, &[])?;
     let namenodes = ConfiguredNameNodes::of(&config)?;
     let mut report = TrashReport::new(purge);
-    let found = look(&crate::node::data_dirs(&config)?, &mut report);
+    let found = look(&crate::given::data_dirs(&config)?, &mut report);
     let pools: BTreeSet<PoolId> = found.iter().map(|of| of.left.pool.clone()).collect();
     let mut fates = BTreeMap::new();
     for pool in pools {
@@ -99,11 +92,11 @@ pub fn run(args: &TrashArgs) -> Result<ExitCode, CliError> {
 }
 
 /// What is on the directories; those that cannot be read are problems.
-fn look(volumes: &[PathBuf], report: &mut TrashReport) -> Vec<Found> {
+fn look(volumes: &[PathBuf], report: &mut TrashReport) -> Vec<VolumeLeftovers> {
     let mut found = Vec::new();
     for volume in volumes {
         match hayloft_store::upgrade_leftovers(volume, REPLICAS_MAX) {
-            Ok(all) => found.extend(all.into_iter().map(|left| Found {
+            Ok(all) => found.extend(all.into_iter().map(|left| VolumeLeftovers {
                 volume: volume.clone(),
                 left,
             })),
@@ -114,7 +107,7 @@ fn look(volumes: &[PathBuf], report: &mut TrashReport) -> Vec<Found> {
 }
 
 /// The blocks of a pool's trash on all volumes.
-fn blocks_of(found: &[Found], pool: &PoolId) -> Vec<i64> {
+fn blocks_of(found: &[VolumeLeftovers], pool: &PoolId) -> Vec<i64> {
     let here = found.iter().filter(|of| of.left.pool == *pool);
     let blocks: BTreeSet<i64> = here.flat_map(|of| of.left.trash.keys().copied()).collect();
     blocks.into_iter().collect()
@@ -149,7 +142,7 @@ fn ask(
 /// Removes what the NameNode does not know from a volume; gives the bytes.
 fn let_go(
     namenodes: &ConfiguredNameNodes,
-    of: &Found,
+    of: &VolumeLeftovers,
     known: &HashMap<i64, bool>,
     report: &mut TrashReport,
 ) -> Option<u64> {

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use hayloft_cluster::http::HttpLimits;
 use hayloft_conf::Configuration;
-use hayloft_testkit::http::HttpLimits;
 use hayloft_wire::ids::PoolId;
 use serde_json::Value;
 

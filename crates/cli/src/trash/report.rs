@@ -1,16 +1,24 @@
 //! What `hayloft trash` says.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use hayloft_console::size;
+use hayloft_store::UpgradeLeftovers;
 use hayloft_wire::ids::PoolId;
 use serde::Serialize;
 
-use super::Found;
 use super::namenode::PoolNameNode;
 use crate::error::{CliError, FINDING};
-use crate::size;
+
+/// What is on one data directory.
+pub struct VolumeLeftovers {
+    /// The directory.
+    pub volume: PathBuf,
+    /// What upgrades left there of one pool.
+    pub left: UpgradeLeftovers,
+}
 
 /// Everything; as JSON it is what it is here.
 #[derive(Debug, Serialize)]
@@ -89,7 +97,11 @@ impl TrashPool {
 }
 
 impl TrashVolume {
-    pub fn of(found: &Found, known: &HashMap<i64, bool>, freed_bytes: Option<u64>) -> Self {
+    pub fn of(
+        found: &VolumeLeftovers,
+        known: &HashMap<i64, bool>,
+        freed_bytes: Option<u64>,
+    ) -> Self {
         let left = &found.left;
         let mut row = Self {
             volume: found.volume.display().to_string(),

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::ExperimentOptions;
 use crate::report;
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::hadoop::hayloft_binary;
+use hayloft_testkit::hadoop::lab_binary;
 use hayloft_testkit::machine;
 use hayloft_testkit::modelled::{
     HostedDisk, HostedFileSystem, ModelledDisk, Params, Stats, missing,
@@ -207,7 +207,7 @@ impl WatchedDisk {
             dir: dir.path().join("mnt"),
             backing: None,
         };
-        let disk = ModelledDisk::mount(&hayloft_binary()?, &wanted, &dir.path().join("log"))?;
+        let disk = ModelledDisk::mount(&lab_binary()?, &wanted, &dir.path().join("log"))?;
         Ok(Self { disk, _dir: dir })
     }
 

@@ -5,8 +5,10 @@ use super::memory::NamesInMemory;
 use crate::conf::Conf;
 use crate::error::{Result, TestkitError};
 use crate::hadoop::Hadoop;
-use crate::namenode::NameNode;
-use crate::node::{Kind, Node, NodeSpec};
+use crate::namenode::{NameNode, NameNodeSite};
+use crate::node::{Kind, Node, NodeSite, NodeSpec};
+use crate::place::Place;
+use crate::ports;
 use std::path::{Path, PathBuf};
 
 /// What a cluster shall be.
@@ -102,7 +104,7 @@ impl ClusterBuilder {
         for index in 1..=self.nameservices {
             let ids: &[&str] = if self.ha { &["nn1", "nn2"] } else { &[""] };
             for id in ids {
-                let mut namenode = NameNode::of_cluster(&hadoop, &format!("ns{index}"), id, &dir)?;
+                let mut namenode = namenode(&hadoop, &format!("ns{index}"), id, &dir)?;
                 if let Some(names) = &names {
                     namenode.keep_names_in(names.path());
                 }
@@ -111,7 +113,7 @@ impl ClusterBuilder {
         }
         let mut nodes = Vec::new();
         for (index, spec) in self.nodes.into_iter().enumerate() {
-            nodes.push(Node::of_cluster(&hadoop, index, spec, &dir)?);
+            nodes.push(node(&hadoop, index, spec, &dir)?);
         }
         let mut conf = base_conf(&dir);
         let suffixed = self.nameservices > 1 || self.ha;
@@ -131,6 +133,36 @@ impl ClusterBuilder {
         cluster.first_start()?;
         Ok(cluster)
     }
+}
+
+/// A NameNode of `nameservice` (with `id` inside an HA pair, else empty) under `dir`, on free
+/// ports.
+fn namenode(hadoop: &Hadoop, nameservice: &str, id: &str, dir: &Path) -> Result<NameNode> {
+    let name = format!("namenode-{nameservice}{id}");
+    let site = NameNodeSite {
+        dir: dir.join(&name),
+        name,
+        place: Place::local(),
+        rpc_port: ports::free()?,
+        http_port: ports::free()?,
+        heap_mib: 384,
+    };
+    Ok(NameNode::new(hadoop, site)?.in_nameservice(nameservice, id))
+}
+
+/// The node `node-INDEX` of a cluster on this host, on free ports.
+pub(super) fn node(hadoop: &Hadoop, index: usize, spec: NodeSpec, dir: &Path) -> Result<Node> {
+    let name = format!("node-{index}");
+    let site = NodeSite {
+        dir: dir.join(&name),
+        name,
+        place: Place::local(),
+        xfer_port: ports::free()?,
+        ipc_port: ports::free()?,
+        http_port: ports::free()?,
+        log: None,
+    };
+    Node::new(hadoop, site, spec)
 }
 
 /// Keys that make small clusters on one machine quick to notice things.

@@ -1,7 +1,7 @@
 //! A process that carries a disk with a volatile cache: this very program, run again.
 //!
 //! Tests are such programs, so they need no binary that knows of volatile disks. What
-//! [`ModelledDisk`](super::ModelledDisk) asks for is the same as of `hayloft lab disk`.
+//! [`ModelledDisk`](super::ModelledDisk) asks for is the same as of `hayloft-lab disk`.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;

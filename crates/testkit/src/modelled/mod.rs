@@ -7,7 +7,7 @@
 //!
 //! - [`model`]: service times, a pure function; [`stats`]: what the disk did;
 //! - `drive`: queue and clock; `fuse`: the file; `record`: what is to be undone after a crash;
-//! - [`host`]: the process that carries a disk (`hayloft lab disk`);
+//! - [`host`]: the process that carries a disk (`hayloft-lab disk`);
 //! - [`volatile`]: a cache that loses part of what no flush followed; `carrier`: who carries such a
 //!   disk;
 //! - [`ModelledDisk`]: such a process as a child of ours.
@@ -115,7 +115,7 @@ pub struct ModelledDisk {
 }
 
 impl ModelledDisk {
-    /// Starts `program` (a `hayloft` binary) as the carrier of `disk` and waits until it is
+    /// Starts `program` (the binary `hayloft-lab`) as the carrier of `disk` and waits until it is
     /// mounted. What it says goes to `log`.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl ModelledDisk {
             .map_err(|e| TestkitError::Talk(format!("the parameters of the disk: {e}")))?;
         let mut command = Command::new(program);
         command
-            .args(["lab", "disk", "--json", "--while-stdin", "--size"])
+            .args(["disk", "--json", "--while-stdin", "--size"])
             .arg(disk.size.to_string())
             .args(["--fs", disk.file_system.name(), "--params", &params]);
         if let Some(backing) = &disk.backing {

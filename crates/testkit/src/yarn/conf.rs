@@ -3,7 +3,7 @@
 use super::YarnSite;
 use crate::conf::Conf;
 use crate::error::{Result, TestkitError};
-use crate::hadoop::{Hadoop, LAB_JVM_FLAGS};
+use crate::hadoop::{Hadoop, SMALL_JVM_FLAGS};
 use crate::place::Place;
 use crate::ports;
 use serde_json::{Map, Value, json};
@@ -150,7 +150,7 @@ pub(super) fn write_worker(
 /// What a job's client is told, over the file system's configuration that it has.
 pub(super) fn of_jobs(common: &Conf, hosts: &str) -> Value {
     let java = |heap: u32| {
-        let flags = LAB_JVM_FLAGS.join(" ");
+        let flags = SMALL_JVM_FLAGS.join(" ");
         format!("{flags} -Xmx{heap}m -XX:-UsePerfData {hosts}")
     };
     let classes = common.get("yarn.application.classpath").unwrap_or_default();

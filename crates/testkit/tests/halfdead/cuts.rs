@@ -2,7 +2,7 @@
 
 use super::{BLOCK, block_of, compile, cut_at, failed_volumes, known_bad, metric, read_all};
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::{hayloft_binary, scratch};
+use hayloft_testkit::hadoop::{lab_binary, scratch};
 use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk, Params};
 use hayloft_testkit::mounts::{TestMount, cut_file, loop_device, run};
 use hayloft_testkit::node::Kind;
@@ -141,7 +141,7 @@ pub fn slow() -> Result<Outcome> {
         dir: base.path().join("raw"),
         backing: Some(backing.clone()),
     };
-    let disk = ModelledDisk::mount(&hayloft_binary()?, &disk, &base.path().join("disk.log"))?;
+    let disk = ModelledDisk::mount(&lab_binary()?, &disk, &base.path().join("disk.log"))?;
     let at = base.path().join("disk");
     let mount = TestMount::going_on_device(&disk.place().device, &at)?;
     let spec = NodeSpec::new(Kind::Hayloft)

@@ -3,7 +3,7 @@
 use crate::below;
 use crate::ledger::{Ledger, Written};
 use hayloft_testkit::error::{Result, TestkitError, expect};
-use hayloft_testkit::hadoop::{hayloft_binary, scratch};
+use hayloft_testkit::hadoop::{hayloft_binary, lab_binary, scratch};
 use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk, Params};
 use hayloft_testkit::mounts::TestMount;
 use hayloft_testkit::node::{Kind, Node, NodeSite, VirtualSite};
@@ -337,7 +337,7 @@ fn modelled_disk(dir: PathBuf) -> Result<ModelledDisk> {
         dir,
         backing: None,
     };
-    ModelledDisk::mount(&hayloft_binary()?, &disk, &log)
+    ModelledDisk::mount(&lab_binary()?, &disk, &log)
 }
 
 /// Walks a directory that may change meanwhile.

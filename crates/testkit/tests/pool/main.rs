@@ -10,7 +10,7 @@ mod room;
 mod steps;
 
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::{hayloft_binary, scratch};
+use hayloft_testkit::hadoop::{hayloft_binary, lab_binary, scratch};
 use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk, Params};
 use hayloft_testkit::mounts::{TestMount, in_own_namespace};
 use hayloft_testkit::node::Kind;
@@ -185,7 +185,7 @@ fn modelled_disk(dir: PathBuf) -> Result<ModelledDisk> {
         dir,
         backing: None,
     };
-    ModelledDisk::mount(&hayloft_binary()?, &disk, &log)
+    ModelledDisk::mount(&lab_binary()?, &disk, &log)
 }
 
 /// A disk of a node.

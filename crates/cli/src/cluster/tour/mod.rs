@@ -11,19 +11,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hayloft_console::progress::{ProgressStep, megabytes, rate};
 use serde::Serialize;
 
 use self::compare::{compare, describe};
 use self::search::{Search, search};
-use self::shell::{Shell, remove, size_of};
+use self::shell::{ROOT, Shell, listing_of, remove, size_of};
 pub use self::source::{Source, source};
 use super::launch::{self, Launcher};
 use super::state::{Copied, StoredCluster};
 use crate::error::CliError;
-use crate::progress::{ProgressStep, megabytes, rate};
-
-/// Everything of the tour is below this.
-const ROOT: &str = "/hayloft";
 
 /// One timed copy.
 #[derive(Debug, Serialize)]
@@ -213,11 +210,6 @@ fn free_target(cluster: &StoredCluster, name: &str) -> String {
         .chain(numbered)
         .find(|target| !taken(target))
         .unwrap_or_default()
-}
-
-/// The list of files that is kept beside a copy.
-fn listing_of(target: &str) -> String {
-    format!("{target}.files.txt")
 }
 
 fn read_back(

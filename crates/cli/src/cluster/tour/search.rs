@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
+use hayloft_console::progress::ProgressStep;
 use serde::Serialize;
 
-use super::shell::{Shell, remove};
-use super::{ROOT, listing_of};
+use super::shell::{ROOT, Shell, listing_of, remove};
 use crate::cluster::state::{Copied, CopiedFile};
 use crate::error::CliError;
-use crate::progress::ProgressStep;
 
 const EXAMPLES: &str = "org.apache.hadoop.examples.ExampleDriver";
 

@@ -3,11 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hayloft_testkit::hadoop::class;
+use hayloft_cluster::hadoop::class;
+use hayloft_console::progress::{ProgressStep, say};
 
 use crate::cluster::launch::Launcher;
 use crate::error::CliError;
-use crate::progress::{ProgressStep, say};
+
+/// Everything of the tour is below this.
+pub(super) const ROOT: &str = "/hayloft";
+
+/// The list of files that is kept beside a copy.
+pub(super) fn listing_of(target: &str) -> String {
+    format!("{target}.files.txt")
+}
 
 /// A step to move, and how far it is.
 pub(super) type Progress<'a> = Option<(&'a ProgressStep, &'a dyn Fn() -> u64)>;

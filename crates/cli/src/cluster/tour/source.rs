@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hayloft_testkit::hadoop::Hadoop;
+use hayloft_cluster::hadoop::Hadoop;
 
 use crate::error::CliError;
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use hayloft_wire::proto::fsimage::{
     DirEntry, Inode, InodeDirectory, InodeReference, InodeSection, InodeType, StringTableEntry,
     StringTableSection,
@@ -9,7 +10,7 @@ use hayloft_wire::proto::fsimage::{
 
 use super::super::age::Cutoff;
 use super::super::tree::DirTree;
-use super::{DIRECTORIES, INODES, Image, REFERENCES, STRINGS};
+use super::file::{DIRECTORIES, INODES, Image, REFERENCES, STRINGS};
 use crate::error::CliError;
 
 /// Number of the inode `/` (`INodeId.ROOT_INODE_ID`).
@@ -69,6 +70,13 @@ pub fn children<'a>(
     Ok(entry.children.iter().copied().chain(behind.copied()))
 }
 
+/// Whether an inode is of a type, as far as its first bytes tell; Hadoop writes the type first.
+pub(super) fn is_surely(inode: &Bytes, kind: InodeType) -> bool {
+    const TYPE_KEY: u8 = 1 << 3;
+    let value = u8::try_from(kind as i32).unwrap_or(u8::MAX);
+    inode.starts_with(&[TYPE_KEY, value])
+}
+
 impl ImageDirs {
     /// Reads and links all directories. `told` hears of the bytes of inodes read.
     pub fn read(image: &Image, referred: &[u64], told: &dyn Fn(u64)) -> Result<Self, CliError> {
@@ -80,7 +88,7 @@ impl ImageDirs {
         while let Some(bytes) = section.next_bytes()? {
             count += 1;
             told(bytes.len() as u64);
-            if super::scan::is_surely(&bytes, InodeType::File) {
+            if is_surely(&bytes, InodeType::File) {
                 continue;
             }
             let inode: Inode = section.decode(bytes)?;

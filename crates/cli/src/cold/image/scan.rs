@@ -8,14 +8,13 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use bytes::Bytes;
 use hayloft_wire::proto::fsimage::{DirEntry, Inode, InodeFile, InodeSection, InodeType};
 
 use super::super::age::Cutoff;
-use super::super::spool::Spool;
+use super::super::spool::{Spool, unspooled};
 use super::super::tree::{DirTree, FileClass, ScannedFile};
-use super::directories::{self, ImageDirs};
-use super::{DIRECTORIES, INODES, Image};
+use super::directories::{self, ImageDirs, is_surely};
+use super::file::{DIRECTORIES, INODES, Image};
 use crate::error::CliError;
 
 /// Files of one pass: 128 MiB of memory at most, while they are looked for.
@@ -157,7 +156,7 @@ impl Scan<'_> {
             {
                 let name = directories::name_of(image, &inode)?;
                 let kept = spool.push(dir, found.policy, name);
-                kept.map_err(|error| super::super::unspooled(&error))?;
+                kept.map_err(|error| unspooled(&error))?;
             }
         }
         Ok(())
@@ -169,13 +168,6 @@ fn smallest(files: &mut Vec<(u64, u32)>, keep: usize) -> u64 {
     files.select_nth_unstable(keep - 1);
     files.truncate(keep);
     files[keep - 1].0
-}
-
-/// Whether an inode is of a type, as far as its first bytes tell; Hadoop writes the type first.
-pub(super) fn is_surely(inode: &Bytes, kind: InodeType) -> bool {
-    const TYPE_KEY: u8 = 1 << 3;
-    let value = u8::try_from(kind as i32).unwrap_or(u8::MAX);
-    inode.starts_with(&[TYPE_KEY, value])
 }
 
 fn scanned(file: &InodeFile, dir_policy: u8) -> ScannedFile {

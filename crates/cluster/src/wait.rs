@@ -1,6 +1,6 @@
 //! Polling with deadlines.
 
-use crate::error::{Result, TestkitError};
+use crate::error::{ClusterError, Result};
 use std::time::{Duration, Instant};
 
 /// What one look showed.
@@ -14,7 +14,7 @@ pub enum Seen<T> {
 /// Looks every 50 ms (500 ms after five seconds) until `look` says done or `limit` has passed.
 ///
 /// # Errors
-/// [`TestkitError::Timeout`] with the last observation, or the error of `look` itself, at once.
+/// [`ClusterError::Timeout`] with the last observation, or the error of `look` itself, at once.
 pub fn until<T>(
     what: &str,
     limit: Duration,
@@ -27,7 +27,7 @@ pub fn until<T>(
             Seen::NotYet(last) => last,
         };
         if start.elapsed() >= limit {
-            return Err(TestkitError::Timeout {
+            return Err(ClusterError::Timeout {
                 what: what.to_owned(),
                 waited: limit,
                 last,

@@ -1,7 +1,7 @@
 //! What is printed, and the one place where a reader that has left ends the command.
 //!
-//! The macros here take the place of the standard library's in this crate: those panic where the
-//! pipe is closed. SIGPIPE stays ignored, as every command has sockets that others may close.
+//! The macros here take the place of the standard library's in the commands: those panic where
+//! the pipe is closed. SIGPIPE stays ignored, as every command has sockets that others may close.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -10,6 +10,8 @@ use std::process;
 /// Exit code of a command whose standard output was closed: what shells make of a filter that
 /// SIGPIPE ended.
 const CLOSED: i32 = 128 + 13;
+/// Exit code of a command that its environment does not let work.
+const USAGE: i32 = 2;
 
 /// Prints to standard output. The process ends, without a word, once its reader has left.
 ///
@@ -26,7 +28,7 @@ fn give_up(error: &io::Error) -> ! {
         process::exit(CLOSED);
     }
     err(format_args!("hayloft: error: cannot print: {error}\n"));
-    process::exit(i32::from(crate::error::USAGE));
+    process::exit(USAGE);
 }
 
 /// Prints to standard error. Work goes on without a reader: its result may be elsewhere.
@@ -34,10 +36,14 @@ pub fn err(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_fmt(text);
 }
 
+/// Prints to standard output, see [`out`](crate::output::out).
+#[macro_export]
 macro_rules! print {
     ($($text:tt)*) => { $crate::output::out(format_args!($($text)*)) };
 }
 
+/// Prints a line to standard output, see [`out`](crate::output::out).
+#[macro_export]
 macro_rules! println {
     () => { $crate::output::out(format_args!("\n")) };
     ($($text:tt)*) => {
@@ -45,10 +51,14 @@ macro_rules! println {
     };
 }
 
+/// Prints to standard error, see [`err`](crate::output::err).
+#[macro_export]
 macro_rules! eprint {
     ($($text:tt)*) => { $crate::output::err(format_args!($($text)*)) };
 }
 
+/// Prints a line to standard error, see [`err`](crate::output::err).
+#[macro_export]
 macro_rules! eprintln {
     ($($text:tt)*) => {
         $crate::output::err(format_args!("{}\n", format_args!($($text)*)))

@@ -1,4 +1,4 @@
-//! `hayloft lab up`, `run`, `down` and `exec`.
+//! `hayloft-lab up`, `run`, `down` and `exec`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,11 @@ use hayloft_lab::up::{self, Testbed};
 use hayloft_lab::{net, report, workload};
 use serde_json::json;
 
-use super::{PlaceArgs, Steps};
-use crate::error::CliError;
+use super::place::PlaceArgs;
+use super::steps::Steps;
+use crate::error::LabError;
 
-/// `hayloft lab up`.
+/// `hayloft-lab up`.
 #[derive(Debug, Args)]
 pub struct LabUpArgs {
     /// The description (TOML); docs/develop/lab.md says what it may hold.
@@ -25,7 +26,7 @@ pub struct LabUpArgs {
     json: bool,
 }
 
-/// `hayloft lab run`.
+/// `hayloft-lab run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The description (TOML).
@@ -43,7 +44,7 @@ pub struct RunArgs {
     json: bool,
 }
 
-/// `hayloft lab down`.
+/// `hayloft-lab down`.
 #[derive(Debug, Args)]
 pub struct LabDownArgs {
     /// The testbed's name, or its description.
@@ -52,7 +53,7 @@ pub struct LabDownArgs {
     place: PlaceArgs,
 }
 
-/// `hayloft lab exec`.
+/// `hayloft-lab exec`.
 #[derive(Debug, Args)]
 pub struct ExecArgs {
     /// The testbed's name.
@@ -69,11 +70,11 @@ pub struct ExecArgs {
     program: Vec<OsString>,
 }
 
-fn describe(file: &Path) -> Result<Description, CliError> {
+fn describe(file: &Path) -> Result<Description, LabError> {
     Ok(Description::read(file)?)
 }
 
-pub fn up(args: &LabUpArgs) -> Result<ExitCode, CliError> {
+pub fn up(args: &LabUpArgs) -> Result<ExitCode, LabError> {
     let described = describe(&args.file)?;
     let dir = args.place.of(&described.name);
     let mut steps = Steps::new();
@@ -116,13 +117,13 @@ pub fn up(args: &LabUpArgs) -> Result<ExitCode, CliError> {
             text("address")
         );
     }
-    println!("run its workload:  hayloft lab run {}", args.file.display());
-    println!("a program there:   hayloft lab exec {name} HOST PROGRAM");
-    println!("take it down:      hayloft lab down {name}");
+    println!("run its workload:  hayloft-lab run {}", args.file.display());
+    println!("a program there:   hayloft-lab exec {name} HOST PROGRAM");
+    println!("take it down:      hayloft-lab down {name}");
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
+pub fn run(args: &RunArgs) -> Result<ExitCode, LabError> {
     let mut described = describe(&args.file)?;
     if let Some(rounds) = args.rounds {
         described.workload.rounds = usize::from(rounds);
@@ -139,7 +140,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     let outcome = workload::run(&testbed, &mut |what| steps.tell(what))?;
     drop(steps);
     let out = args.out.clone().unwrap_or_else(|| dir.join("report"));
-    let command = format!("hayloft lab run {}", args.file.display());
+    let command = format!("hayloft-lab run {}", args.file.display());
     report::write(testbed.described(), &outcome, &command, &out)?;
     if args.json {
         println!(
@@ -153,7 +154,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn down(args: &LabDownArgs) -> Result<ExitCode, CliError> {
+pub fn down(args: &LabDownArgs) -> Result<ExitCode, LabError> {
     let file = Path::new(&args.name);
     let name = if file.is_file() {
         describe(file)?.name
@@ -162,7 +163,7 @@ pub fn down(args: &LabDownArgs) -> Result<ExitCode, CliError> {
     };
     let dir = args.place.of(&name);
     if !net::is_there(&name)? && !dir.is_dir() {
-        return Err(CliError::new(
+        return Err(LabError::new(
             format!("there is no testbed {name}"),
             dir.display().to_string(),
             "check the name, and --state if it was brought up with one",
@@ -174,7 +175,7 @@ pub fn down(args: &LabDownArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn exec(args: &ExecArgs) -> Result<ExitCode, CliError> {
+pub fn exec(args: &ExecArgs) -> Result<ExitCode, LabError> {
     let namespace = net::namespace(&args.name, &args.host);
     let mut argv = hayloft_testkit::place::inside(&namespace, Vec::new()).into_iter();
     let program = argv.next().unwrap_or_default();
@@ -182,7 +183,7 @@ pub fn exec(args: &ExecArgs) -> Result<ExitCode, CliError> {
         .args(argv)
         .args(&args.program)
         .status()
-        .map_err(CliError::file("start", Path::new(&program)))?;
+        .map_err(LabError::file("start", Path::new(&program)))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }

@@ -1,6 +1,6 @@
 //! Ports chosen at run time that stay ours while a process is down.
 
-use crate::error::{Result, TestkitError};
+use crate::error::{ClusterError, Result};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
@@ -27,7 +27,7 @@ struct Block {
 /// process lives, in this process or in another: a node that is down for a while keeps its port.
 ///
 /// # Errors
-/// [`TestkitError::Missing`] when no port in the range is free.
+/// [`ClusterError::Missing`] when no port in the range is free.
 pub fn free() -> Result<u16> {
     let mut ours = OURS
         .lock()
@@ -42,7 +42,7 @@ pub fn free() -> Result<u16> {
                 }
             }
         }
-        let block = claim().ok_or_else(|| TestkitError::Missing {
+        let block = claim().ok_or_else(|| ClusterError::Missing {
             what: format!("a free port from {FIRST} on, on 127.0.0.1"),
             todo: "stop other clusters on this machine".into(),
         })?;

@@ -1,17 +1,16 @@
-//! `hayloft bench`: the comparison of record, by the lab.
+//! `hayloft-lab bench`: the comparison of record, by the lab.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use hayloft_bench::cli::BenchArgs;
+use hayloft_console::progress::say;
 
-use crate::error::{CliError, FINDING, INTERRUPTED};
-use crate::progress::say;
+use crate::error::{FINDING, INTERRUPTED, LabError};
 
 /// Measures, prints the page on standard output and says where the rest is.
-pub fn run(args: BenchArgs) -> Result<ExitCode, CliError> {
-    hayloft_testkit::hadoop::use_own_binary();
-    let words: Vec<String> = std::iter::once("hayloft".to_owned())
+pub fn run(args: BenchArgs) -> Result<ExitCode, LabError> {
+    let words: Vec<String> = std::iter::once("hayloft-lab".to_owned())
         .chain(std::env::args().skip(1))
         .collect();
     let report = args.run(&words, Arc::new(say))?;

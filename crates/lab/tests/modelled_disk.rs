@@ -30,7 +30,7 @@ fn mount(dir: &Path, file_system: HostedFileSystem) -> ModelledDisk {
         dir: dir.join("mounted"),
         backing: None,
     };
-    let program = Path::new(env!("CARGO_BIN_EXE_hayloft"));
+    let program = Path::new(env!("CARGO_BIN_EXE_hayloft-lab"));
     ModelledDisk::mount(program, &disk, &dir.join("log")).expect("mounts")
 }
 
@@ -171,11 +171,8 @@ fn what_a_killed_carrier_leaves_is_swept_even_in_use() {
 fn the_command_says_what_is_wrong_with_its_arguments() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let run = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hayloft"));
-        command
-            .args(["lab", "disk"])
-            .args(args)
-            .arg(dir.path().join("d"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hayloft-lab"));
+        command.arg("disk").args(args).arg(dir.path().join("d"));
         command.output().expect("runs")
     };
     for (args, what) in [

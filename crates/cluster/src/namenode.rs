@@ -1,11 +1,10 @@
 //! A stock NameNode process.
 
 use crate::conf::Conf;
-use crate::error::{Result, TestkitError};
+use crate::error::{ClusterError, Result};
 use crate::hadoop::{Hadoop, Jvm, class};
 use crate::http;
 use crate::place::Place;
-use crate::ports;
 use crate::process::Process;
 use crate::wait::{self, Seen};
 use std::fs::File;
@@ -48,35 +47,13 @@ pub struct NameNode {
 }
 
 impl NameNode {
-    /// A NameNode of `nameservice` (with `id` inside an HA pair, else empty) under `dir`.
-    pub(crate) fn of_cluster(
-        hadoop: &Hadoop,
-        nameservice: &str,
-        id: &str,
-        dir: &Path,
-    ) -> Result<Self> {
-        let name = format!("namenode-{nameservice}{id}");
-        let site = NameNodeSite {
-            dir: dir.join(&name),
-            name,
-            place: Place::local(),
-            rpc_port: ports::free()?,
-            http_port: ports::free()?,
-            heap_mib: 384,
-        };
-        let mut namenode = Self::new(hadoop, site)?;
-        namenode.nameservice = nameservice.into();
-        namenode.id = id.into();
-        Ok(namenode)
-    }
-
     /// A NameNode on its own that does not run yet; its directory is made.
     ///
     /// # Errors
-    /// [`TestkitError::File`].
+    /// [`ClusterError::File`].
     pub fn new(hadoop: &Hadoop, site: NameNodeSite) -> Result<Self> {
         let dir = &site.dir;
-        std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
+        std::fs::create_dir_all(dir).map_err(ClusterError::file("creating", dir))?;
         Ok(Self {
             hadoop: hadoop.clone(),
             name_dir: dir.join("name"),
@@ -85,6 +62,14 @@ impl NameNode {
             id: String::new(),
             process: None,
         })
+    }
+
+    /// The same as a member of `nameservice`, with `id` inside an HA pair, else empty.
+    #[must_use]
+    pub fn in_nameservice(mut self, nameservice: &str, id: &str) -> Self {
+        self.nameservice = nameservice.into();
+        self.id = id.into();
+        self
     }
 
     /// The nameservice it belongs to.
@@ -155,7 +140,7 @@ impl NameNode {
     /// Writes its configuration: the cluster's, plus who it is where there are several.
     ///
     /// # Errors
-    /// [`TestkitError::File`].
+    /// [`ClusterError::File`].
     pub fn write_conf(&self, cluster: &Conf, suffixed: bool) -> Result<()> {
         let mut conf = cluster.clone();
         let name_dir = format!("file://{}", self.name_dir.display());
@@ -238,7 +223,7 @@ impl NameNode {
     /// The running process.
     ///
     /// # Errors
-    /// [`TestkitError::Talk`] when it was stopped.
+    /// [`ClusterError::Talk`] when it was stopped.
     pub fn process(&mut self) -> Result<&mut Process> {
         self.process
             .as_mut()
@@ -281,7 +266,7 @@ impl NameNode {
             let mut first = [0; 4];
             let read = File::open(&path).and_then(|mut file| file.read_exact(&mut first));
             if read.is_ok() && first == UNBEGUN {
-                std::fs::remove_file(&path).map_err(TestkitError::file("removing", &path))?;
+                std::fs::remove_file(&path).map_err(ClusterError::file("removing", &path))?;
             }
         }
         Ok(())
@@ -307,7 +292,7 @@ impl NameNode {
     /// Waits until exactly `count` nodes are live.
     ///
     /// # Errors
-    /// [`TestkitError::Timeout`].
+    /// [`ClusterError::Timeout`].
     pub fn wait_live(&self, count: usize, limit: Duration) -> Result<()> {
         self.wait_live_while(count, limit, || Ok(()))
     }
@@ -315,7 +300,7 @@ impl NameNode {
     /// As [`NameNode::wait_live`]; `alive` may end the wait with an error.
     ///
     /// # Errors
-    /// [`TestkitError::Timeout`], or what `alive` reports.
+    /// [`ClusterError::Timeout`], or what `alive` reports.
     pub fn wait_live_while(
         &self,
         count: usize,
@@ -334,7 +319,7 @@ impl NameNode {
     /// Waits until it has left safe mode.
     ///
     /// # Errors
-    /// [`TestkitError::Timeout`].
+    /// [`ClusterError::Timeout`].
     pub fn wait_out_of_safe_mode(&self, limit: Duration) -> Result<()> {
         self.wait_bean("the end of safe mode", "NameNodeInfo", limit, |bean| {
             let text = bean["Safemode"].as_str().unwrap_or("unknown").to_owned();
@@ -345,7 +330,7 @@ impl NameNode {
     /// Waits until `done` of a bean; `done` returns the verdict and what it saw.
     ///
     /// # Errors
-    /// [`TestkitError::Timeout`] with what was last seen.
+    /// [`ClusterError::Timeout`] with what was last seen.
     pub fn wait_bean(
         &self,
         what: &str,
@@ -375,6 +360,6 @@ impl NameNode {
     }
 }
 
-pub(crate) fn not_running(name: &str) -> TestkitError {
-    TestkitError::Talk(format!("{name} is not running"))
+pub(crate) fn not_running(name: &str) -> ClusterError {
+    ClusterError::Talk(format!("{name} is not running"))
 }

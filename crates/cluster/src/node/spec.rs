@@ -75,7 +75,7 @@ pub struct NodeSpec {
     pub volumes: Vec<VolumeSpec>,
     /// Configuration over the cluster's.
     pub conf: Conf,
-    /// Flags of a stock DataNode's JVM instead of the lab's small ones.
+    /// Flags of a stock DataNode's JVM instead of the small ones.
     pub jvm_flags: Option<Vec<String>>,
     /// Another Hayloft binary than that of the other nodes.
     pub binary: Option<PathBuf>,

@@ -1,19 +1,19 @@
-//! `hayloft lab disk`: carries a modelled disk until it is told to stop.
+//! `hayloft-lab disk`: carries a modelled disk until it is told to stop.
 
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use hayloft_console::progress::ProgressStep;
+use hayloft_console::size;
 use hayloft_testkit::modelled::{self, Carried, HostedDisk, HostedFileSystem, Params, Stats};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::error::CliError;
-use crate::progress::ProgressStep;
-use crate::size;
+use crate::error::LabError;
 
-/// `hayloft lab disk`.
+/// `hayloft-lab disk`.
 #[derive(Debug, Args)]
 pub struct DiskArgs {
     /// Where to mount it; created if it is not there.
@@ -98,19 +98,19 @@ impl DiskArgs {
 }
 
 /// Mounts the disk, says so, waits, takes it down.
-pub fn run(args: &DiskArgs) -> Result<ExitCode, CliError> {
+pub fn run(args: &DiskArgs) -> Result<ExitCode, LabError> {
     sweep()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot start: {error}"), "", ""))?;
+        .map_err(|error| LabError::new(format!("cannot start: {error}"), "", ""))?;
     let signals = {
         let _context = runtime.enter();
         // Before anything is mounted: a signal then ends the wait below instead of the process.
         signal(SignalKind::terminate()).and_then(|t| Ok((t, signal(SignalKind::interrupt())?)))
     };
     let (mut terminate, mut interrupt) = signals
-        .map_err(|error| CliError::new(format!("cannot listen for signals: {error}"), "", ""))?;
+        .map_err(|error| LabError::new(format!("cannot listen for signals: {error}"), "", ""))?;
     let step = ProgressStep::spinner(format!("making a modelled disk at {}", args.dir.display()));
     let carried = Carried::start(&args.disk())?;
     step.done(&carried.place().device.display().to_string());
@@ -136,7 +136,7 @@ pub fn run(args: &DiskArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Takes down what killed processes left.
-pub fn sweep() -> Result<ExitCode, CliError> {
+pub fn sweep() -> Result<ExitCode, LabError> {
     let (freed, stuck) = modelled::sweep()?;
     for dir in &freed {
         eprintln!("hayloft: took down a leftover at {}", dir.display());
@@ -151,7 +151,7 @@ pub fn sweep() -> Result<ExitCode, CliError> {
     })
 }
 
-fn announce(args: &DiskArgs, carried: &Carried) -> Result<(), CliError> {
+fn announce(args: &DiskArgs, carried: &Carried) -> Result<(), LabError> {
     let place = carried.place();
     if args.json {
         return print(&serde_json::to_string(place));
@@ -165,7 +165,7 @@ fn announce(args: &DiskArgs, carried: &Carried) -> Result<(), CliError> {
     Ok(())
 }
 
-fn tell(args: &DiskArgs, stats: &Stats) -> Result<(), CliError> {
+fn tell(args: &DiskArgs, stats: &Stats) -> Result<(), LabError> {
     if args.json {
         // The caller may be gone.
         let _ = print(&serde_json::to_string(stats));
@@ -191,12 +191,12 @@ fn tell(args: &DiskArgs, stats: &Stats) -> Result<(), CliError> {
     Ok(())
 }
 
-fn print(json: &serde_json::Result<String>) -> Result<(), CliError> {
+fn print(json: &serde_json::Result<String>) -> Result<(), LabError> {
     let text = json
         .as_ref()
-        .map_err(|e| CliError::new(format!("cannot print: {e}"), "stdout", ""))?;
+        .map_err(|e| LabError::new(format!("cannot print: {e}"), "stdout", ""))?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")
         .and_then(|()| out.flush())
-        .map_err(|e| CliError::new(format!("cannot print: {e}"), "stdout", ""))
+        .map_err(|e| LabError::new(format!("cannot print: {e}"), "stdout", ""))
 }

@@ -1,6 +1,6 @@
 //! Hadoop configuration directories.
 
-use crate::error::{Result, TestkitError};
+use crate::error::{ClusterError, Result};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -81,9 +81,9 @@ impl Conf {
     /// `log4j.properties` into `dir`, creating it.
     ///
     /// # Errors
-    /// [`TestkitError::File`] naming the file.
+    /// [`ClusterError::File`] naming the file.
     pub fn write_dir(&self, dir: &Path) -> Result<()> {
-        std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
+        std::fs::create_dir_all(dir).map_err(ClusterError::file("creating", dir))?;
         // Hadoop's own defaults of these keys come after core-site.xml, and would be over it.
         let of = |prefix: &str| {
             let own = self.0.iter().filter(|(key, _)| key.starts_with(prefix));
@@ -111,13 +111,13 @@ impl Conf {
             ("log4j.properties", LOG4J.to_owned()),
         ] {
             let path = dir.join(name);
-            std::fs::write(&path, text).map_err(TestkitError::file("writing", path))?;
+            std::fs::write(&path, text).map_err(ClusterError::file("writing", path))?;
         }
         // The jars of Maven Central lack the daemons' web pages, and the daemons do not start
         // without finding these directories on the class path; empty ones do.
         for name in ["hdfs", "datanode", "static"] {
             let path = dir.join("webapps").join(name);
-            std::fs::create_dir_all(&path).map_err(TestkitError::file("creating", path))?;
+            std::fs::create_dir_all(&path).map_err(ClusterError::file("creating", path))?;
         }
         Ok(())
     }

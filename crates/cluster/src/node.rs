@@ -7,11 +7,9 @@ pub use spec::{Kind, NodeSite, NodeSpec, VolumeSpec};
 pub use virtual_nodes::VirtualSite;
 
 use crate::conf::Conf;
-use crate::error::{Result, TestkitError};
+use crate::error::{ClusterError, Result};
 use crate::hadoop::{Hadoop, Jvm, class, hayloft_binary};
 use crate::namenode::not_running;
-use crate::place::Place;
-use crate::ports;
 use crate::process::{Process, Signal, Spawn};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,33 +33,13 @@ pub struct Node {
 }
 
 impl Node {
-    /// The node `node-INDEX` of a cluster on this host, with free ports.
-    pub(crate) fn of_cluster(
-        hadoop: &Hadoop,
-        index: usize,
-        spec: NodeSpec,
-        cluster_dir: &Path,
-    ) -> Result<Self> {
-        let name = format!("node-{index}");
-        let site = NodeSite {
-            dir: cluster_dir.join(&name),
-            name,
-            place: Place::local(),
-            xfer_port: ports::free()?,
-            ipc_port: ports::free()?,
-            http_port: ports::free()?,
-            log: None,
-        };
-        Self::new(hadoop, site, spec)
-    }
-
     /// A node that does not run yet; its directory is made.
     ///
     /// # Errors
-    /// [`TestkitError::File`].
+    /// [`ClusterError::File`].
     pub fn new(hadoop: &Hadoop, site: NodeSite, spec: NodeSpec) -> Result<Self> {
         let dir = &site.dir;
-        std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
+        std::fs::create_dir_all(dir).map_err(ClusterError::file("creating", dir))?;
         let volumes = spec.volumes.into_iter().enumerate().map(|(i, volume)| {
             (
                 volume.storage_type,
@@ -139,7 +117,7 @@ impl Node {
         self.volumes.retain(|(_, volume)| volume != path);
     }
 
-    /// Flags for the stock DataNode's JVM instead of the lab's small ones (benchmarks).
+    /// Flags for the stock DataNode's JVM instead of the small ones.
     pub fn set_jvm_flags(&mut self, flags: Vec<String>) {
         self.jvm_flags = Some(flags);
     }
@@ -208,7 +186,7 @@ impl Node {
     pub fn start_without_waiting(&mut self, cluster: &Conf) -> Result<()> {
         if self.process.is_some() {
             let problem = format!("{} runs already", self.site.name);
-            return Err(TestkitError::Talk(problem));
+            return Err(ClusterError::Talk(problem));
         }
         self.write_conf(cluster)?;
         for dir in self.volumes() {
@@ -267,7 +245,7 @@ impl Node {
     /// The running process.
     ///
     /// # Errors
-    /// [`TestkitError::Talk`] when it was stopped.
+    /// [`ClusterError::Talk`] when it was stopped.
     pub fn process(&mut self) -> Result<&mut Process> {
         let process = self.process.as_mut();
         process.ok_or_else(|| not_running(&self.site.name))
@@ -327,7 +305,7 @@ impl Node {
     /// When it is running.
     pub fn become_kind(&mut self, kind: Kind) -> Result<()> {
         if self.process.is_some() {
-            return Err(TestkitError::Talk(format!(
+            return Err(ClusterError::Talk(format!(
                 "stop {} before changing its kind",
                 self.site.name
             )));

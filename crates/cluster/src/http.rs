@@ -1,6 +1,6 @@
-//! The few bytes of HTTP that the lab and the commands need: `GET` of a local page, or of a node's.
+//! The few bytes of HTTP that the commands and tests need: `GET` of a local page, or of a node's.
 
-use crate::error::{Result, TestkitError};
+use crate::error::{ClusterError, Result};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -37,10 +37,10 @@ pub fn get(addr: SocketAddr, path: &str) -> Result<String> {
 /// Fetches `path` from a server and returns the body of a 200 answer.
 ///
 /// # Errors
-/// [`TestkitError::Talk`] when the server is not there, takes longer or sends more than the limits
+/// [`ClusterError::Talk`] when the server is not there, takes longer or sends more than the limits
 /// say, or answers anything but 200.
 pub fn get_within(addr: SocketAddr, path: &str, limits: HttpLimits) -> Result<String> {
-    let fail = |problem: String| TestkitError::Talk(format!("GET http://{addr}{path}: {problem}"));
+    let fail = |problem: String| ClusterError::Talk(format!("GET http://{addr}{path}: {problem}"));
     let answer = exchange(addr, path, limits).map_err(|error| {
         // What a time limit of a socket looks like depends on the system.
         let slow = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut];
@@ -102,11 +102,11 @@ fn exchange(addr: SocketAddr, path: &str, limits: HttpLimits) -> std::io::Result
 pub fn jmx(addr: SocketAddr, query: &str) -> Result<serde_json::Value> {
     let page = get(addr, &format!("/jmx?qry={query}"))?;
     let mut page: serde_json::Value = serde_json::from_str(&page)
-        .map_err(|e| TestkitError::Talk(format!("jmx {query} at {addr}: {e}")))?;
+        .map_err(|e| ClusterError::Talk(format!("jmx {query} at {addr}: {e}")))?;
     page["beans"]
         .as_array_mut()
         .and_then(|beans| beans.pop())
-        .ok_or_else(|| TestkitError::Talk(format!("jmx at {addr} has no bean {query}")))
+        .ok_or_else(|| ClusterError::Talk(format!("jmx at {addr} has no bean {query}")))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! every child is started by one thread that lives as long as this process. Should we go before the
 //! child has asked for the signal, it finds that its parent is another one, and does not begin.
 
-use crate::error::{Result, TestkitError};
+use crate::error::{ClusterError, Result};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
@@ -58,11 +58,11 @@ impl Spawn {
     /// Starts it.
     ///
     /// # Errors
-    /// [`TestkitError::Process`] when the program cannot be run, [`TestkitError::File`] for the
+    /// [`ClusterError::Process`] when the program cannot be run, [`ClusterError::File`] for the
     /// log.
     pub fn start(self) -> Result<Process> {
         let log = File::options().create(true).append(true).open(&self.log);
-        let log = log.map_err(TestkitError::file("opening log", &self.log))?;
+        let log = log.map_err(ClusterError::file("opening log", &self.log))?;
         let mut command = self.command();
         command.envs(self.env.iter().map(|(k, v)| (k, v)));
         if self.piped {
@@ -70,11 +70,11 @@ impl Spawn {
         } else {
             let out = log
                 .try_clone()
-                .map_err(TestkitError::file("duplicating log", &self.log))?;
+                .map_err(ClusterError::file("duplicating log", &self.log))?;
             command.stdin(Stdio::null()).stdout(out);
         }
         command.stderr(log);
-        let child = spawn_from_lasting_thread(command).map_err(|error| TestkitError::Process {
+        let child = spawn_from_lasting_thread(command).map_err(|error| ClusterError::Process {
             name: self.name.clone(),
             problem: format!("starting {:?}: {error}", self.argv),
             tail: String::new(),
@@ -109,7 +109,7 @@ fn spawn_from_lasting_thread(mut command: Command) -> std::io::Result<Child> {
     let jobs = JOBS.get_or_init(|| {
         let (jobs, inbox) = channel::<Job>();
         std::thread::Builder::new()
-            .name("lab-spawner".into())
+            .name("spawner".into())
             .spawn(move || inbox.into_iter().for_each(|job| job()))
             .expect("a thread can be started");
         Mutex::new(jobs)
@@ -162,8 +162,8 @@ impl Process {
 
     /// An error about this process, with the end of its log.
     #[must_use]
-    pub fn error(&self, problem: impl Into<String>) -> TestkitError {
-        TestkitError::Process {
+    pub fn error(&self, problem: impl Into<String>) -> ClusterError {
+        ClusterError::Process {
             name: self.name.clone(),
             problem: problem.into(),
             tail: tail(&self.log),
@@ -173,7 +173,7 @@ impl Process {
     /// `Ok` while it runs.
     ///
     /// # Errors
-    /// [`TestkitError::Process`] with its exit status and the end of its log once it has ended.
+    /// [`ClusterError::Process`] with its exit status and the end of its log once it has ended.
     pub fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -185,7 +185,7 @@ impl Process {
     /// Sends a signal. A process that has ended already is not an error.
     ///
     /// # Errors
-    /// [`TestkitError::Process`] when the kernel refuses.
+    /// [`ClusterError::Process`] when the kernel refuses.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return Ok(());
@@ -201,7 +201,7 @@ impl Process {
     /// Waits for the end, at most `limit`.
     ///
     /// # Errors
-    /// [`TestkitError::Process`] when it still runs after `limit`; it is left running.
+    /// [`ClusterError::Process`] when it still runs after `limit`; it is left running.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let start = Instant::now();
         loop {

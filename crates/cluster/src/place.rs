@@ -1,6 +1,6 @@
 //! Where a process runs, and whether it outlives the program that started it.
 
-use crate::error::{Result, TestkitError};
+use crate::error::{ClusterError, Result};
 use crate::process::Spawn;
 use crate::wait::{self, Seen};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -118,7 +118,7 @@ impl Place {
             alive()?;
             let tried = self.within(move || {
                 let tried = TcpStream::connect_timeout(&address, Duration::from_secs(1));
-                tried.map_err(|error| TestkitError::Talk(error.to_string()))
+                tried.map_err(|error| ClusterError::Talk(error.to_string()))
             });
             Ok(match tried {
                 Ok(_) => Seen::Done(()),
@@ -150,13 +150,13 @@ pub fn within<T: Send + 'static>(
 ) -> Result<T> {
     let path = format!("/run/netns/{namespace}");
     let entered = move || {
-        let file = std::fs::File::open(&path).map_err(TestkitError::file("opening", &path))?;
+        let file = std::fs::File::open(&path).map_err(ClusterError::file("opening", &path))?;
         let kind = Some(rustix::thread::LinkNameSpaceType::Network);
         rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)
-            .map_err(|e| TestkitError::Talk(format!("entering namespace {path}: {e}")))?;
+            .map_err(|e| ClusterError::Talk(format!("entering namespace {path}: {e}")))?;
         work()
     };
     std::thread::spawn(entered)
         .join()
-        .map_err(|_| TestkitError::Talk("a thread in a namespace panicked".into()))?
+        .map_err(|_| ClusterError::Talk("a thread in a namespace panicked".into()))?
 }

@@ -1,4 +1,4 @@
-//! `hayloft lab experiment`.
+//! `hayloft-lab experiment`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,10 +15,11 @@ use hayloft_lab::experiments::{
 };
 use hayloft_testkit::TestkitError;
 
-use super::{PlaceArgs, Steps};
-use crate::error::CliError;
+use super::place::PlaceArgs;
+use super::steps::Steps;
+use crate::error::LabError;
 
-/// `hayloft lab experiment`.
+/// `hayloft-lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
     /// Which: pairs, layouts, scaling, dfsio, domains, super, parity, degraded, netblock, pfs,
@@ -75,20 +76,20 @@ fn property(text: &str) -> Result<(String, String), String> {
     }
 }
 
-pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
+pub fn run(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
     let name = args.name.as_str();
     if !EXPERIMENT_NAMES.iter().any(|(known, _)| *known == name) {
         let known = EXPERIMENT_NAMES.map(|(name, about)| format!("\n  {name}: {about}"));
-        return Err(CliError::new(
+        return Err(LabError::new(
             format!("there is no experiment {name}"),
-            "hayloft lab experiment",
-            format!("choose one of:{}", known.concat()),
+            "hayloft-lab experiment",
+            &format!("choose one of:{}", known.concat()),
         ));
     }
     if !args.part.is_empty() && !in_parts(name) {
-        return Err(CliError::new(
+        return Err(LabError::new(
             format!("the experiment {name} has no parts"),
-            "hayloft lab experiment",
+            "hayloft-lab experiment",
             "leave --part out",
         ));
     }
@@ -98,11 +99,8 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         // process might be the last in the namespace, and would wait for itself.
         hayloft_testkit::mounts::in_own_namespace();
     }
-    if name == durability::NAME || of_one_disk.is_some() {
-        hayloft_testkit::hadoop::use_own_binary();
-    }
     std::fs::create_dir_all(&args.out).map_err(TestkitError::file("creating", &args.out))?;
-    let command = |arguments: String| format!("hayloft lab experiment {name} {arguments}");
+    let command = |arguments: String| format!("hayloft-lab experiment {name} {arguments}");
     let work = args.place.all().join(name);
     let places = (work.as_path(), args.out.as_path());
     let options = options(args);

@@ -1,0 +1,72 @@
+//! What commands take from their environment and arguments: paths, properties, the directories of
+//! a node. No command is named here, so every one may use it.
+
+use std::path::{Path, PathBuf};
+
+use hayloft_conf::{Configuration, keys};
+
+use crate::error::CliError;
+
+/// A variable that names a path; an empty one counts as unset.
+pub fn environment(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+}
+
+/// A property as it is typed: `KEY=VALUE`.
+pub fn property(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
+    if key.trim().is_empty() {
+        return Err("must be KEY=VALUE".into());
+    }
+    Ok((key.trim().to_owned(), value.to_owned()))
+}
+
+/// The directory given, else Hadoop's usual places.
+pub fn conf_dir(given: Option<&Path>) -> Result<PathBuf, CliError> {
+    if let Some(dir) = given
+        .map(Path::to_path_buf)
+        .or_else(|| environment("HADOOP_CONF_DIR"))
+    {
+        return Ok(dir);
+    }
+    let home = environment("HADOOP_HOME").map(|home| home.join("etc/hadoop"));
+    let usual = home.into_iter().chain([PathBuf::from("/etc/hadoop/conf")]);
+    usual
+        .into_iter()
+        .find(|dir| dir.join("hdfs-site.xml").is_file())
+        .ok_or_else(|| {
+            let advice = "give the directory of hdfs-site.xml with --conf DIR";
+            CliError::new("no configuration", "HADOOP_CONF_DIR is not set", advice)
+        })
+}
+
+/// The data directories of the node, or of all its virtual nodes.
+pub fn data_dirs(config: &Configuration) -> Result<Vec<PathBuf>, CliError> {
+    let nodes = config.virtual_nodes()?;
+    Ok(match nodes.is_empty() {
+        true => volumes(config),
+        false => nodes
+            .iter()
+            .flat_map(|node| volumes(&node.config))
+            .collect(),
+    })
+}
+
+/// The data directories of one node.
+pub fn volumes(config: &Configuration) -> Vec<PathBuf> {
+    let dirs = config.get(&keys::DATA_DIRS);
+    dirs.into_iter().map(|dir| dir.path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_need_a_key() {
+        assert_eq!(property("a.b=c=d"), Ok(("a.b".into(), "c=d".into())));
+        assert!(property("a").is_err() && property("=x").is_err());
+    }
+}

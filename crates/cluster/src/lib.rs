@@ -1,0 +1,27 @@
+//! The launcher of real processes: a stock NameNode, and nodes, stock or Hayloft's. `hayloft up`,
+//! the tests, the benchmarks and the lab's hosts all start their clusters with it.
+//!
+//! It needs no node of ours in this process and links none. From the bottom up:
+//!
+//! - [`wait`]: deadlines and polling, [`http`]: the few bytes of HTTP that ask a daemon's web port;
+//! - [`ports`]: ports that stay ours over a restart;
+//! - [`process`]: children that die with us (or outlive us, when asked), with their logs;
+//! - [`identity`]: whether a recorded process is still that process;
+//! - [`place`]: this host or a network namespace, and whether a process outlives us;
+//! - [`hadoop`]: where Hadoop's jars are and how its programs are started;
+//! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `yarn-site.xml`, `log4j.properties`;
+//! - [`node`], [`namenode`]: the roles, and what can be done to them.
+
+pub mod conf;
+pub mod error;
+pub mod hadoop;
+pub mod http;
+pub mod identity;
+pub mod namenode;
+pub mod node;
+pub mod place;
+pub mod ports;
+pub mod process;
+pub mod wait;
+
+pub use error::{ClusterError, Result};
