@@ -145,10 +145,7 @@ fn read(volumes: &mut Vec<PathBuf>) -> Result<ParityStatus, CliError> {
 /// stands. Whether it said anything, where it could be asked.
 fn read_anew(volumes: &mut Vec<PathBuf>) -> Result<(ParityStatus, bool), CliError> {
     let before = read(volumes)?;
-    let asked = volumes
-        .iter()
-        .filter(|volume| ParityRequest::Status.leave(volume).is_ok());
-    if age(&before) > FRESH || asked.count() == 0 {
+    if age(&before) > FRESH || leave(ParityRequest::Status, volumes) == 0 {
         return Ok((before, true));
     }
     let until = Instant::now() + ASKED;
@@ -162,14 +159,39 @@ fn read_anew(volumes: &mut Vec<PathBuf>) -> Result<(ParityStatus, bool), CliErro
     }
 }
 
-/// What the node says on a volume; nothing comes while the disk gives no answer. Another process
-/// reads it: one that waits for a hung disk could not end.
+/// What the node says on a volume; nothing comes while the disk gives no answer.
 fn ask(volume: &Path) -> Receiver<std::io::Result<Option<ParityStatus>>> {
+    apart("cat", ParityStatus::file(volume), |said| match said {
+        Ok(text) => ParityStatus::parse(&text).map(Some),
+        // None was written there yet.
+        Err(error) if error.contains("No such file") => Ok(None),
+        Err(error) => Err(std::io::Error::other(error)),
+    })
+}
+
+/// Leaves a request on each volume that takes it in time; on how many.
+fn leave(request: ParityRequest, volumes: &[PathBuf]) -> usize {
+    let until = Instant::now() + ANSWER_WITHIN;
+    let touch = |volume: &PathBuf| apart("touch", request.file(volume), |said| said.is_ok());
+    let left: Vec<_> = volumes.iter().map(touch).collect();
+    let taken = left.iter().filter(|answer| {
+        let wait = until.saturating_duration_since(Instant::now());
+        answer.recv_timeout(wait).unwrap_or(false)
+    });
+    taken.count()
+}
+
+/// Runs a program on a file, and what it said, or its error, through `then`. It is a process of its
+/// own: one that waits for a hung disk could not end. The receiver may give up waiting.
+fn apart<T: Send + 'static>(
+    program: &'static str,
+    file: PathBuf,
+    then: fn(Result<Vec<u8>, String>) -> T,
+) -> Receiver<T> {
     let (tell, answer) = channel();
-    let file = ParityStatus::file(volume);
     std::thread::spawn(move || {
-        let read = || {
-            let mut child = Command::new("cat")
+        let run = || {
+            let mut child = Command::new(program)
                 .arg("--")
                 .arg(&file)
                 .env("LC_ALL", "C")
@@ -183,15 +205,15 @@ fn ask(volume: &Path) -> Receiver<std::io::Result<Option<ParityStatus>>> {
                 out.take(most).read_to_end(&mut text)?;
                 err.take(most).read_to_string(&mut error)?;
             }
-            match (child.wait()?.success(), text.is_empty()) {
-                (true, _) => ParityStatus::parse(&text).map(Some),
-                // None was written there yet.
-                (false, true) if error.contains("No such file") => Ok(None),
-                (false, _) => Err(std::io::Error::other(error.trim().to_owned())),
-            }
+            let well = child.wait()?.success();
+            Ok(if well {
+                Ok(text)
+            } else {
+                Err(error.trim().to_owned())
+            })
         };
-        // The command may have given up waiting.
-        let _ = tell.send(read());
+        let said = run().unwrap_or_else(|error: std::io::Error| Err(error.to_string()));
+        let _ = tell.send(then(said));
     });
     answer
 }
@@ -204,10 +226,7 @@ fn request(args: &WaitArgs, request: ParityRequest) -> Result<ExitCode, CliError
         return Err(CliError::new("no node runs on these directories", "", advice).finding());
     }
     // On each that answers: one may be read-only, or not in use any more.
-    let left = volumes
-        .iter()
-        .filter(|volume| request.leave(volume).is_ok());
-    if left.count() == 0 {
+    if leave(request, &volumes) == 0 {
         let advice = "run the command as the user of the node";
         return Err(CliError::new("the request cannot be written", "", advice));
     }

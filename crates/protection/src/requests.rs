@@ -41,7 +41,9 @@ impl ParityRequest {
         }
     }
 
-    fn path(self, root: &Path) -> PathBuf {
+    /// The file of a request on the volume at `root`.
+    #[must_use]
+    pub fn file(self, root: &Path) -> PathBuf {
         root.join(PARITY_DIR)
             .join(format!("request-{}", self.name()))
     }
@@ -52,13 +54,13 @@ impl ParityRequest {
     /// # Errors
     /// When the directory is not there or not this user's to write.
     pub fn leave(self, root: &Path) -> std::io::Result<()> {
-        std::fs::write(self.path(root), b"")
+        std::fs::write(self.file(root), b"")
     }
 }
 
 /// When a request was left on a volume; `None`: none is there.
 async fn left_at(place: &UnitPlace, request: ParityRequest) -> Option<SystemTime> {
-    let path = request.path(&place.volume.root);
+    let path = request.file(&place.volume.root);
     let look = place.volume.meta(IoClass::Balancer);
     let look = look.run(IoOp::Stat, &path, |path| match std::fs::metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -79,7 +81,7 @@ pub async fn requests(parity: &Parity) -> Vec<ParityRequest> {
     for request in ParityRequest::OF_ROUNDS {
         let looks = places.iter().map(|place| async move {
             let left = left_at(place, request).await?;
-            let path = request.path(&place.volume.root);
+            let path = request.file(&place.volume.root);
             let stuck = locks::lock(&parity.stuck_requests).get(&path).copied();
             (stuck != Some(left)).then_some(())
         });
@@ -114,7 +116,7 @@ async fn remove(parity: &Parity, place: &UnitPlace, request: ParityRequest) {
     if !parity.answers(&place.volume) {
         return;
     }
-    let path = request.path(&place.volume.root);
+    let path = request.file(&place.volume.root);
     let unlink = place.volume.meta(IoClass::Balancer).unlink(&path);
     let _ = answer(place, unlink).await;
     let left = left_at(place, request).await;
@@ -145,7 +147,7 @@ pub async fn answer_status(parity: &Parity) {
     places.truncate(LOOKED_AT);
     let mut asked = false;
     for place in &places {
-        let path = ParityRequest::Status.path(&place.volume.root);
+        let path = ParityRequest::Status.file(&place.volume.root);
         let Some(left) = left_at(place, ParityRequest::Status).await else {
             continue;
         };
