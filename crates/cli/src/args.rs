@@ -34,7 +34,7 @@ pub enum Command {
     /// Files on a parallel file system: where they lie, their copies.
     Pfs(crate::pfs::PfsArgs),
     /// Parity over the disks of a node: how it stands, scrub, rebuild.
-    Pool(crate::pool::PoolArgs),
+    Parity(crate::parity::ParityArgs),
     /// What the nodes of a cluster do now: space, disks, what is slow and why.
     Top(crate::top::TopArgs),
     /// What upgrades left in trash and previous: what it is, and let it go.

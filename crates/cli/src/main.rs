@@ -10,7 +10,7 @@
 //! | `cold` | `hayloft cold`: files not used any more, and their storage policy |
 //! | `engine` | `hayloft engine`: the I/O engines, and plug-ins tried out |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
-//! | `pool` | `hayloft pool`: parity over the disks of a node |
+//! | `parity` | `hayloft parity`: parity over the disks of a node |
 //! | `plugin_trial` | what a plug-in may crash, in a process of its own |
 //! | `pfs` | `hayloft pfs`: files on a parallel file system |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
@@ -36,11 +36,11 @@ mod given;
 mod json;
 mod logging;
 mod node;
+mod parity;
 mod pfs;
 mod placement;
 mod plan;
 mod plugin_trial;
-mod pool;
 mod super_node;
 mod svg;
 mod top;
@@ -95,7 +95,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Fs(args) => cluster::fs::run(&args),
         Command::Pfs(args) => pfs::run(&args),
         Command::Placement(args) => placement::run(&args),
-        Command::Pool(args) => pool::run(&args),
+        Command::Parity(args) => parity::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Trash(args) => trash::run(&args),
         Command::Super(args) => super_node::run(&args),

@@ -114,7 +114,7 @@ fn conf(dir: &Path) {
     let text = [
         property("fs.defaultFS", "hdfs://127.0.0.1:1"),
         property("dfs.datanode.data.dir", &data.display().to_string()),
-        property("hayloft.pool.parity", "2+1"),
+        property("hayloft.parity", "2+1"),
         property("dfs.datanode.hostname", "here"),
     ];
     let text = format!("<configuration>{}</configuration>", text.join("\n"));
@@ -140,8 +140,8 @@ fn what_commands_report_may_stay_unread() {
         &["node", "--print-config", "--json", "--conf", "."],
         &["node", "--print-config", "--markdown"],
         &["node", "--check-swap", "--conf", "."],
-        &["pool", "status", "--conf", "."],
-        &["pool", "status", "--json", "--conf", "."],
+        &["parity", "status", "--conf", "."],
+        &["parity", "status", "--json", "--conf", "."],
         &["engine", "list"],
         &["engine", "list", "--json"],
         &["engine", "list", "--markdown"],
@@ -166,7 +166,7 @@ fn what_commands_report_may_stay_unread() {
     // Some of them print for certain, and so end as a filter does.
     for args in [
         &["node", "--print-config", "--conf", "."][..],
-        &["pool", "status", "--conf", "."],
+        &["parity", "status", "--conf", "."],
         &["engine", "list"],
         &["super", "topology", "--conf", "virtual"],
     ] {
@@ -188,7 +188,7 @@ impl Drop for Killed {
 fn a_node_goes_on_when_its_log_has_no_reader() {
     let dir = tempfile::tempdir().expect("a directory");
     conf(dir.path());
-    let mut command = hayloft(&["node", "--conf", ".", "-D", "hayloft.pool.parity="]);
+    let mut command = hayloft(&["node", "--conf", ".", "-D", "hayloft.parity="]);
     for port in [
         "dfs.datanode.address",
         "dfs.datanode.ipc.address",

@@ -39,8 +39,12 @@ impl Configuration {
         }));
         let unknown = |name: &&str| is_unknown(name) && !self.is_of_virtual_node(name);
         lines.extend(self.names().filter(unknown).map(|name| {
-            let hint =
-                nearest(name).map_or_else(String::new, |near| format!(": did you mean {near}?"));
+            let hint = match name.strip_prefix("hayloft.pool.parity") {
+                Some(rest) => format!(": it is called hayloft.parity{rest}"),
+                None => {
+                    nearest(name).map_or_else(String::new, |near| format!(": did you mean {near}?"))
+                }
+            };
             format!(
                 "{name} ({}) is not a key of this node{hint}",
                 self.origin(name)
@@ -321,6 +325,13 @@ mod tests {
             "{}",
             lines[0]
         );
+    }
+
+    #[test]
+    fn a_key_of_before_is_told_its_name_of_now() {
+        let lines = config(&[("hayloft.pool.parity.disks", "devices")]).warnings();
+        let told = "it is called hayloft.parity.disks";
+        assert!(lines.len() == 1 && lines[0].contains(told), "{lines:?}");
     }
 
     #[test]

@@ -64,15 +64,15 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
 /// How finalized replicas are protected; `None`: they are not.
 #[must_use]
 pub fn parity(config: &Configuration) -> Option<ParityConfig> {
-    let shape = config.get(&keys::POOL_PARITY)?;
+    let shape = config.get(&keys::PARITY)?;
     Some(ParityConfig {
-        disks: config.get(&keys::POOL_PARITY_DISKS),
-        kept_max: config.get(&keys::POOL_PARITY_KEPT),
+        disks: config.get(&keys::PARITY_DISKS),
+        kept_max: config.get(&keys::PARITY_KEPT),
         // A slip of the pen shall not take the machine's memory.
         memory: config
-            .get(&keys::POOL_PARITY_MEMORY)
+            .get(&keys::PARITY_MEMORY)
             .min(crate::memory::usable() / 2),
-        patience: config.get(&keys::POOL_PARITY_PATIENCE),
+        patience: config.get(&keys::PARITY_PATIENCE),
         scan: scan(config),
         ..ParityConfig::new(shape)
     })

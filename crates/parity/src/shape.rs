@@ -18,7 +18,7 @@ pub enum ParityDisks {
     Directories,
 }
 
-/// K+M: members of a group and its parity files, as `hayloft.pool.parity` names them.
+/// K+M: members of a group and its parity files, as `hayloft.parity` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityShape {
     data: u8,
@@ -115,7 +115,7 @@ impl ParityShape {
         })
     }
 
-    /// What `hayloft.pool.parity` says; `None` for `none` and for nothing.
+    /// What `hayloft.parity` says; `None` for `none` and for nothing.
     ///
     /// # Errors
     /// `Text`, `Bounds`.

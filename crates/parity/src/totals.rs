@@ -52,7 +52,7 @@ pub struct LackingGroup {
     pub bytes: UnitTotals,
 }
 
-/// Bytes of groups, as `hayloft pool status` shows them.
+/// Bytes of groups, as `hayloft parity status` shows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupTotals {
     /// Of all groups.

@@ -359,7 +359,7 @@ impl Parity {
         // A failed one is counted: it will be back, and groups decode it.
         let failed = store.failed_volumes();
         let enough = self.config.shape.check_disks(disks.len() + failed);
-        enough.map_err(|e| StoreError::incompatible(format!("hayloft.pool.parity: {e}")))
+        enough.map_err(|e| StoreError::incompatible(format!("hayloft.parity: {e}")))
     }
 
     /// Forgets which replicas are left alone for a while.

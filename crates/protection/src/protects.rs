@@ -73,7 +73,7 @@ impl Protection<StoreState> for ParityProtection {
         match engine.capabilities().stubs {
             false => Ok(()),
             true => Err(format!(
-                "hayloft.pool.parity has no effect on the devices of {}: turn it off, or use \
+                "hayloft.parity has no effect on the devices of {}: turn it off, or use \
                  another engine",
                 engine.name()
             )),

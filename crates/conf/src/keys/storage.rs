@@ -35,17 +35,17 @@ keys! {
     MEMORY_LIMIT: LimitOrAuto<MEMORY_LIMIT_MIN> = ("hayloft.memory.limit", "0",
         "Memory for bytes under way, a third of it for writes. At least 8m; 0 for 96m, less on \
          small machines.").bytes();
-    POOL_PARITY: Option<ParityShape> = ("hayloft.pool.parity", "none",
+    PARITY: Option<ParityShape> = ("hayloft.parity", "none",
         "K+M: closed replicas of K disks get parity on M others. More than the disks is refused.");
-    POOL_PARITY_DISKS: ParityDisks = ("hayloft.pool.parity.disks", "devices",
+    PARITY_DISKS: ParityDisks = ("hayloft.parity.disks", "devices",
         "What fails as one: devices or directories.");
-    POOL_PARITY_KEPT: u64 = ("hayloft.pool.parity.kept", "17179869184",
+    PARITY_KEPT: u64 = ("hayloft.parity.kept", "17179869184",
         "Most data kept of deleted replicas whose groups need it.").bytes();
-    POOL_PARITY_MEMORY: u64 = ("hayloft.pool.parity.memory", "0",
+    PARITY_MEMORY: u64 = ("hayloft.parity.memory", "0",
         "Memory for new replicas until they have parity, with direct; at most half of the \
          machine's. Else they are read again.")
         .bytes();
-    POOL_PARITY_PATIENCE: Duration = ("hayloft.pool.parity.patience", "2m",
+    PARITY_PATIENCE: Duration = ("hayloft.parity.patience", "2m",
         "A replica waits for partners of its length on other disks; then shorter groups are \
          formed.").millis();
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",

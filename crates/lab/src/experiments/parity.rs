@@ -45,7 +45,7 @@ pub(super) const PARITY_LIMIT: Duration = Duration::from_secs(600);
 /// Bar: bursts as a share of those without parity.
 const BURST_BAR: f64 = 0.95;
 
-/// `hayloft.pool.parity.memory`, MiB; `None`: without parity.
+/// `hayloft.parity.memory`, MiB; `None`: without parity.
 const BUDGETS: [Option<u32>; 5] = [None, Some(0), Some(256), Some(512), Some(1024)];
 
 /// One budget.
@@ -108,8 +108,8 @@ pub(super) fn described(memory: Option<u32>, options: &ExperimentOptions) -> Des
     let mut set = |key: &str, value: String| options.conf.insert(key.into(), value);
     set("dfs.replication", "1".into());
     if let Some(mib) = memory {
-        set("hayloft.pool.parity", SHAPE.into());
-        set("hayloft.pool.parity.memory", format!("{mib}m"));
+        set("hayloft.parity", SHAPE.into());
+        set("hayloft.parity.memory", format!("{mib}m"));
     }
     let hosts = vec![all_disks(&options, &[]), HostSpec::client("w0")];
     let mut described = one_rack(&options, "stock", hosts, "none");
@@ -223,13 +223,13 @@ fn count_records(disk: &Path) -> u64 {
     records.count() as u64
 }
 
-/// What `hayloft pool status` says of the node.
+/// What `hayloft parity status` says of the node.
 pub(super) fn pool_status(testbed: &Testbed) -> Result<Value> {
     let conf = testbed.nodes()[0].conf_dir();
     let conf = conf.ok_or_else(|| TestkitError::Talk("another command's node".into()))?;
     let binary = hayloft_binary()?;
     let ran = std::process::Command::new(&binary)
-        .args(["pool", "status", "--json", "--conf"])
+        .args(["parity", "status", "--json", "--conf"])
         .arg(conf)
         .output()
         .map_err(TestkitError::file("running", &binary))?;
@@ -304,8 +304,8 @@ mod tests {
             is_right(&described);
             let conf = &described.conf;
             let wanted = memory.map(|mib| format!("{mib}m"));
-            assert_eq!(conf.get("hayloft.pool.parity.memory"), wanted.as_ref());
-            assert_eq!(conf.contains_key("hayloft.pool.parity"), memory.is_some());
+            assert_eq!(conf.get("hayloft.parity.memory"), wanted.as_ref());
+            assert_eq!(conf.contains_key("hayloft.parity"), memory.is_some());
             let (_, host) = described.hosts().next().expect("the node's");
             assert_eq!(host.nodes[0].disks.len(), DISKS);
         }

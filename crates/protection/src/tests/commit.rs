@@ -206,7 +206,7 @@ async fn a_shape_with_more_units_than_disks_is_refused() {
     let (sender, _events) = mpsc::channel(10);
     let error = try_open(config, sender).await.expect_err("refused");
     assert_eq!(error.kind(), StoreErrorKind::Incompatible);
-    let text = "hayloft.pool.parity: parity 3+1 needs 4 disks and there are 3: lower K+M, or add \
+    let text = "hayloft.parity: parity 3+1 needs 4 disks and there are 3: lower K+M, or add \
         directories on other disks";
     assert_eq!(error.to_string(), text);
 }

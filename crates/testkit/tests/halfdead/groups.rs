@@ -28,7 +28,7 @@ pub fn cut() -> Result<Outcome> {
         .map(|disk| VolumeSpec::at(disk.path().join("data")));
     let spec = NodeSpec::new(Kind::Hayloft)
         .volumes(volumes.collect())
-        .conf("hayloft.pool.parity", "4+1")
+        .conf("hayloft.parity", "4+1")
         .conf("hayloft.disk.errors.limit", 6)
         .conf("dfs.datanode.failed.volumes.tolerated", 1)
         .conf(

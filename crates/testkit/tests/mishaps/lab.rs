@@ -74,8 +74,8 @@ impl Lab {
         let spec = NodeSpec::new(Kind::Hayloft)
             .volumes(volumes.collect())
             .conf("dfs.datanode.disk.check.timeout", "5s")
-            .conf("hayloft.pool.parity", SHAPE)
-            .conf("hayloft.pool.parity.patience", "10s")
+            .conf("hayloft.parity", SHAPE)
+            .conf("hayloft.parity.patience", "10s")
             .virtual_nodes(sites);
         let cluster = Cluster::builder("mishaps")
             .conf("dfs.blocksize", BLOCK)
@@ -175,13 +175,13 @@ impl Lab {
         self.sites().into_iter().map(node).collect()
     }
 
-    /// What `hayloft pool` says: exit code and answer.
+    /// What `hayloft parity` says: exit code and answer.
     pub fn pool(&self, arguments: &[&str]) -> Result<(Option<i32>, Value)> {
         let binary = hayloft_binary()?;
         let node = self.cluster.nodes().next();
         let conf = node.map_or_else(PathBuf::new, Node::conf_dir);
         let ran = Command::new(&binary)
-            .arg("pool")
+            .arg("parity")
             .args(arguments)
             .args(["--json", "--conf"])
             .arg(conf)

@@ -2,7 +2,7 @@
 //! clients, one replica of each block, so that parity alone stands between a disk and its loss.
 //!
 //! After every step the suite asks for three things. Every byte that should be there is there.
-//! Every lost one is told: the NameNode lists its file as corrupt or missing. What `hayloft pool
+//! Every lost one is told: the NameNode lists its file as corrupt or missing. What `hayloft parity
 //! status` says is so. [`lab`]: disks and nodes. [`ledger`]: what was written, and what may be
 //! lost. [`mishap`]: what happens to nodes and disks, and how each is repaired.
 //!

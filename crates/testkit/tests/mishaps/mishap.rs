@@ -287,10 +287,7 @@ impl Lab {
         let other = SHAPES[below(dice, SHAPES.len())];
         for shape in [other, SHAPE] {
             self.cluster.node(0).stop()?;
-            self.cluster
-                .node(0)
-                .conf_mut()
-                .set("hayloft.pool.parity", shape);
+            self.cluster.node(0).conf_mut().set("hayloft.parity", shape);
             self.start_again()?;
             self.check_all(&[], false)?;
             self.work(dice)?;

@@ -47,7 +47,7 @@ pub fn start() -> Result<ParityLab> {
     let spec = NodeSpec::new(Kind::Hayloft)
         .volumes(volumes.collect())
         .conf("dfs.datanode.failed.volumes.tolerated", 2)
-        .conf("hayloft.pool.parity", "4+1")
+        .conf("hayloft.parity", "4+1")
         .virtual_nodes(sites.collect::<Result<_>>()?);
     let cluster = Cluster::builder("supernode-parity")
         .conf("dfs.blocksize", BLOCK)
@@ -121,7 +121,7 @@ impl ParityLab {
         let binary = hayloft_binary()?;
         let conf = self.cluster.nodes().next().map(|node| node.conf_dir());
         let ran = Command::new(&binary)
-            .arg("pool")
+            .arg("parity")
             .args(arguments)
             .args(["--json", "--conf"])
             .arg(conf.unwrap_or_default())

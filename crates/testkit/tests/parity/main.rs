@@ -54,7 +54,7 @@ const PROTECTED_WITHIN: Duration = Duration::from_secs(240);
 
 fn main() -> ExitCode {
     in_own_namespace();
-    Suite::run("pool", |suite| {
+    Suite::run("parity", |suite| {
         if !suite.may_mount_disks("everything") {
             return Ok(());
         }
@@ -125,7 +125,7 @@ struct PoolNodes {
 
 fn start(nodes: &PoolNodes) -> Result<Lab> {
     let base = scratch("pool-disks-")?;
-    let mut builder = Cluster::builder("pool")
+    let mut builder = Cluster::builder("parity")
         .conf("dfs.blocksize", BLOCK)
         .conf("dfs.replication", HOSTS)
         .conf("dfs.client.socket-timeout", 10_000)
@@ -155,7 +155,7 @@ fn start(nodes: &PoolNodes) -> Result<Lab> {
         let spec = NodeSpec::new(Kind::Hayloft)
             .volumes(volumes)
             .conf("dfs.datanode.disk.check.timeout", "5s")
-            .conf("hayloft.pool.parity", nodes.shape);
+            .conf("hayloft.parity", nodes.shape);
         builder = builder.node(spec);
     }
     let cluster = builder.start()?;
@@ -272,12 +272,12 @@ impl Lab {
         Ok(())
     }
 
-    /// What `hayloft pool` says on a host: exit code and answer.
+    /// What `hayloft parity` says on a host: exit code and answer.
     fn pool(&mut self, host: usize, arguments: &[&str]) -> Result<(Option<i32>, Value)> {
         let binary = hayloft_binary()?;
         let conf = self.cluster.node(host).conf_dir();
         let ran = Command::new(&binary)
-            .arg("pool")
+            .arg("parity")
             .args(arguments)
             .args(["--json", "--conf"])
             .arg(conf)
@@ -424,10 +424,10 @@ impl Lab {
     }
 
     fn refused(&mut self) -> Result<Outcome> {
-        let spec = NodeSpec::new(Kind::Hayloft).conf("hayloft.pool.parity", "2+1");
+        let spec = NodeSpec::new(Kind::Hayloft).conf("hayloft.parity", "2+1");
         let (failed, log) = self.cluster.refused_node(spec)?;
         expect(failed, || "it ran".into())?;
-        let said = |line: &&str| line.contains("error") && line.contains("hayloft.pool.parity");
+        let said = |line: &&str| line.contains("error") && line.contains("hayloft.parity");
         let sentences = log.lines().filter(said).count();
         expect(sentences == 1, || log.clone())?;
         passed()

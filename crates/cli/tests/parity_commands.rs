@@ -1,4 +1,4 @@
-//! `hayloft pool` on directories that a node has left something in.
+//! `hayloft parity` on directories that a node has left something in.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 fn pool(args: &[&str], conf: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hayloft"))
-        .arg("pool")
+        .arg("parity")
         .args(args)
         .arg("--conf")
         .arg(conf)
@@ -22,7 +22,7 @@ fn conf(parity: Option<&str>) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (one, two) = (dir.path().join("one"), dir.path().join("two"));
     let parity = parity.map_or(String::new(), |shape| {
-        format!("<property><name>hayloft.pool.parity</name><value>{shape}</value></property>")
+        format!("<property><name>hayloft.parity</name><value>{shape}</value></property>")
     });
     let text = format!(
         "<configuration><property><name>dfs.datanode.data.dir</name><value>{},{}</value>\
@@ -49,7 +49,7 @@ fn leave(dir: &Path, status: &ParityStatus) {
 fn without_parity_or_a_node_it_says_what_to_do() {
     let output = pool(&["status"], conf(None).path());
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("hayloft.pool.parity"), "{output:?}");
+    assert!(said(&output).contains("hayloft.parity"), "{output:?}");
     let dir = conf(Some("6+1"));
     let output = pool(&["status"], dir.path());
     assert_eq!(output.status.code(), Some(2));

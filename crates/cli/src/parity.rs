@@ -1,4 +1,4 @@
-//! `hayloft pool`: parity over the disks of a node.
+//! `hayloft parity`: parity over the disks of a node.
 //!
 //! The node leaves its numbers beside the groups, on its first volume, and looks there for
 //! requests. So the command works on the node's host, whatever ports are open. A running node is
@@ -27,16 +27,16 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// How often the node's answer is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// `hayloft pool`.
+/// `hayloft parity`.
 #[derive(Debug, Args)]
-pub struct PoolArgs {
+pub struct ParityArgs {
     /// What to do.
     #[command(subcommand)]
-    command: PoolCommand,
+    command: ParityCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum PoolCommand {
+enum ParityCommand {
     /// Say how much is protected, unprotected, degraded, lost and still to be rebuilt, as of now
     /// (exit code 1 if anything is degraded, damaged, lost or unprotected for long, or if no node
     /// says so).
@@ -71,9 +71,9 @@ struct WaitArgs {
 }
 
 /// Reports, or has the node work and reports then.
-pub fn run(args: &PoolArgs) -> Result<ExitCode, CliError> {
+pub fn run(args: &ParityArgs) -> Result<ExitCode, CliError> {
     match &args.command {
-        PoolCommand::Status(place) => {
+        ParityCommand::Status(place) => {
             let mut volumes = volumes(place)?;
             let (status, answered) = read_anew(&mut volumes)?;
             let code = report(place, &status)?;
@@ -86,16 +86,16 @@ pub fn run(args: &PoolArgs) -> Result<ExitCode, CliError> {
             );
             Ok(ExitCode::from(FINDING))
         }
-        PoolCommand::Scrub(wait) => request(wait, ParityRequest::Scrub),
-        PoolCommand::Rebuild(wait) => request(wait, ParityRequest::Rebuild),
+        ParityCommand::Scrub(wait) => request(wait, ParityRequest::Scrub),
+        ParityCommand::Rebuild(wait) => request(wait, ParityRequest::Rebuild),
     }
 }
 
 /// The directories of the node's volumes.
 fn volumes(args: &PlaceArgs) -> Result<Vec<PathBuf>, CliError> {
     let config = Configuration::load(&crate::given::conf_dir(args.conf.as_deref())?, &[])?;
-    if config.get(&keys::POOL_PARITY).is_none() {
-        let advice = "set hayloft.pool.parity to K+M, such as 6+1";
+    if config.get(&keys::PARITY).is_none() {
+        let advice = "set hayloft.parity to K+M, such as 6+1";
         return Err(CliError::new("no parity is configured", "", advice));
     }
     let nodes = config.virtual_nodes()?;
@@ -242,7 +242,7 @@ fn request(args: &WaitArgs, request: ParityRequest) -> Result<ExitCode, CliError
             return report(&args.place, &now);
         }
         if SystemTime::now() > until {
-            let advice = "it goes on; 'hayloft pool status' shows how far it is";
+            let advice = "it goes on; 'hayloft parity status' shows how far it is";
             return Err(CliError::new("not done yet", "", advice).finding());
         }
     }
