@@ -1,5 +1,5 @@
-//! What a [protection](Protection) of replicas may use of the store's insides. It lies in a crate of
-//! its own: what is not named here is the store's alone.
+//! What a [protection](Protection) of replicas may use of the store's insides. It lies in a crate
+//! of its own: what is not named here is the store's alone.
 
 use std::path::Path;
 use std::sync::Arc;

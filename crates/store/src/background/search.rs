@@ -81,7 +81,7 @@ async fn search(looker: &Looker, seen: &mut Seen) {
     let mut searched = false;
     loop {
         let centres = looker.volume.errors.take_centres();
-        // Errors elsewhere than in replicas are a reason too: in what protects them, in directories.
+        // Errors elsewhere are a reason too: in what protects replicas, in directories.
         let elsewhere = centres.is_empty() && !searched;
         let new = |centre: &(PoolId, i64)| !seen.contains(centre);
         let centres: Vec<_> = centres.into_iter().filter(new).collect();

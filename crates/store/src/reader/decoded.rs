@@ -7,6 +7,7 @@ use hayloft_wire::ids::{Block, ExtendedBlock};
 use super::replica_reader::ReplicaReader;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::protection::Damage;
+use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
 use crate::replica::degraded::DecodedAs;
 use crate::state::StoreState;
@@ -28,15 +29,20 @@ pub(super) async fn open_degraded(
     decoded(store, pool, here, replica.storage, replica.unit).await
 }
 
-/// Opens a finalized replica whose files cannot be opened, if its protection has all of it. The
-/// replica is mended in the background.
-pub(super) async fn open_instead(
+/// A finalized replica whose files cannot be opened, if its protection has all of it. The replica
+/// is mended in the background.
+pub(super) async fn instead(
     store: &Arc<StoreState>,
     pool: &Arc<Pool>,
-    (here, damage): (Block, Damage),
-    storage: StorageInfo,
+    id: i64,
+    slot: &Slot,
+    damage: Damage,
 ) -> Option<ReplicaReader> {
-    let protection = store.protection.as_ref()?;
+    let (Some(protection), Slot::Finalized(replica)) = (&store.protection, slot) else {
+        return None;
+    };
+    let here = slot.block(id);
+    let storage = pool.slice(replica.volume).ok()?.volume.info.clone();
     let unit = protection.covers(pool.id(), here.id, &storage.id, here.num_bytes)?;
     let opened = decoded(store, pool, here, storage.clone(), unit).await?;
     let reader = opened.ok()?;

@@ -9,7 +9,7 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use super::decoded::{open_degraded, open_instead};
+use super::decoded::{instead, open_degraded};
 use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard};
 use super::replica_reader::{Own, ReplicaReader};
 use crate::error::{StoreError, StoreErrorKind};
@@ -140,21 +140,6 @@ fn is_missing(error: &StoreError) -> bool {
     error
         .io_error()
         .is_some_and(|e| e.kind() == IoErrorKind::NotFound)
-}
-
-/// A finalized replica whose files cannot be opened, decoded by its protection.
-async fn instead(
-    inner: &Arc<StoreState>,
-    pool: &Arc<Pool>,
-    id: i64,
-    slot: &Slot,
-    damage: Damage,
-) -> Option<ReplicaReader> {
-    let Slot::Finalized(replica) = slot else {
-        return None;
-    };
-    let storage = pool.slice(replica.volume).ok()?.volume.info.clone();
-    open_instead(inner, pool, (slot.block(id), damage), storage).await
 }
 
 /// The data file of a finalized replica is not there: it is no longer served, unless the whole

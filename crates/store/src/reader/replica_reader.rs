@@ -76,11 +76,6 @@ impl ReplicaReader {
         block: ExtendedBlock,
         files: DecodedFiles,
     ) -> Self {
-        let DecodedFiles {
-            data,
-            meta,
-            checksum,
-        } = files;
         Self {
             inner: Arc::clone(inner),
             slice: Arc::clone(slice),
@@ -88,13 +83,13 @@ impl ReplicaReader {
             visible_len: block.block.num_bytes,
             readable_len: block.block.num_bytes,
             block,
-            checksum,
+            checksum: files.checksum,
             last_crc: None,
             whole: true,
             mender: None,
             own: Own::Decoded,
-            data,
-            meta: Some(meta),
+            data: files.data,
+            meta: Some(files.meta),
             class: IoClass::ClientRead,
         }
     }
