@@ -332,20 +332,6 @@ fn is_gone(then: &Path, now: &Path) -> bool {
     then != now && then.starts_with(now)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mount_is_gone_when_the_directory_lies_on_that_above() {
-        let gone = |then: &str, now: &str| is_gone(Path::new(then), Path::new(now));
-        assert!(gone("/data/1", "/") && gone("/data/1", "/data"));
-        // The same mount, a deeper one, one elsewhere by a link; none that was one.
-        assert!(!gone("/data/1", "/data/1") && !gone("/data", "/data/1"));
-        assert!(!gone("/data/1", "/mnt") && !gone("/", "/"));
-    }
-}
-
 /// Compares the identity of a volume with that of the node, which has it from then on where it had
 /// none.
 ///
@@ -378,4 +364,18 @@ fn adopt_identity(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_gone_when_the_directory_lies_on_that_above() {
+        let gone = |then: &str, now: &str| is_gone(Path::new(then), Path::new(now));
+        assert!(gone("/data/1", "/") && gone("/data/1", "/data"));
+        // The same mount, a deeper one, one elsewhere by a link; none that was one.
+        assert!(!gone("/data/1", "/data/1") && !gone("/data", "/data/1"));
+        assert!(!gone("/data/1", "/mnt") && !gone("/", "/"));
+    }
 }
