@@ -193,11 +193,13 @@ fn drop_undecodable(parity: &Parity) {
     }
 }
 
-/// Volumes have joined: what was degraded and is here again is served from there.
+/// Volumes have joined: what was degraded and is here again is served from there. Replicas of a
+/// volume that has just failed are still in the map, and are not.
 pub fn back_again(pool: &Pool) {
     let ids: Vec<i64> = locks::lock(&pool.degraded).keys().copied().collect();
     for id in ids {
-        if pool.map.get(id).is_some() {
+        let slot = pool.map.get(id);
+        if slot.is_some_and(|slot| pool.slice(slot.volume()).is_ok()) {
             locks::lock(&pool.degraded).remove(&id);
         }
     }

@@ -22,7 +22,8 @@ const ANEW_MS: u64 = 60_000;
 /// While units are rebuilt it is written anew after so long, milliseconds.
 const PROGRESS_MS: u64 = 2000;
 /// A finalized replica that has no parity for so long after the node saw it first is overdue:
-/// `hayloft parity status` ends with 1, and alerts are sent. The page docs/operate/parity.md names it.
+/// `hayloft parity status` ends with 1, and alerts are sent. The page docs/operate/parity.md
+/// names it.
 pub const OVERDUE: Duration = Duration::from_secs(300);
 
 /// What there is of parity in a process, in bytes of replicas where nothing else is said.

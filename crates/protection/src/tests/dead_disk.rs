@@ -34,6 +34,46 @@ pub(super) fn lost(events: &[StoreEvent]) -> Vec<i64> {
     ids
 }
 
+/// A round that looks just then takes what has yet to leave the map for what is here again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_round_beside_a_failing_disk_forgets_none_of_its_replicas() {
+    let mut node = eight(4, shape(2, 1)).await;
+    let last = volume_of(&node, 8);
+    assert_ne!(volume_of(&node, 1), last, "block 1 is held");
+    let here = node.store.state().pool(&pool()).expect("loaded");
+    let (held, is_held) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let map_of = Arc::clone(&here);
+    let holder = std::thread::spawn(move || {
+        let mut first = true;
+        map_of.map.for_each(|_, _| {
+            if std::mem::take(&mut first) {
+                held.send(()).expect("waits");
+                let _ = released.recv();
+            }
+        });
+    });
+    is_held.recv().expect("begins");
+    let (root, store) = (
+        node.dir.path().join(format!("data{last}")),
+        node.store.clone(),
+    );
+    let failing = tokio::spawn(async move {
+        let volumes = store.state().volumes();
+        let volume = volumes.iter().find(|v| v.root == root).expect("there");
+        store.fail_volume(volume).await;
+    });
+    while here.degraded.lock().expect("whole").is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    crate::degraded::back_again(&here);
+    release.send(()).expect("holds");
+    holder.join().expect("no panic");
+    failing.await.expect("no panic");
+    assert_eq!(lost(&events(&mut node).await), [0_i64; 0]);
+    check_eight(&node).await;
+}
+
 #[tokio::test]
 async fn replicas_of_a_dead_disk_are_served_and_rebuilt() {
     let shape = shape(2, 1);
