@@ -4,6 +4,7 @@
 //! A rule that some files do not meet yet has a list of them in `known.txt`, with the number that
 //! each had. The number may fall and must not rise; a file that meets the rule leaves the list.
 
+mod budget;
 mod circles;
 mod modules;
 mod source;
