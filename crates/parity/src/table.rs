@@ -139,7 +139,7 @@ impl GroupTable {
     #[must_use]
     pub fn cover(&self, pool: &PoolId, id: i64, storage: &str) -> Option<(UnitRef, u64)> {
         self.refs(pool, id)
-            .filter(|(_, group)| group.protects())
+            .filter(|(_, group)| group.is_committed())
             .filter_map(|(r, group)| {
                 let member = &group.record.members[r.unit];
                 let here = *member.storage == *storage && !member.dropped;

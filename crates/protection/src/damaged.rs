@@ -108,6 +108,7 @@ impl Parity {
     fn has_replica(&self, record: &GroupRecord, member: &MemberRecord) -> bool {
         self.stores().iter().any(|store| {
             let pool = store.pool(&record.pool).ok();
+            let pool = pool.filter(|pool| pool.has(member.block_id));
             let slot = pool.and_then(|pool| pool.map.get(member.block_id));
             slot.is_some_and(|slot| slot.block(member.block_id).num_bytes >= member.covered)
         })

@@ -167,7 +167,7 @@ pub fn volume_left(parity: &Parity, volume: &Volume) {
 }
 
 /// Tells of degraded replicas whose group lost one unit too many.
-fn drop_undecodable(parity: &Parity) {
+pub(super) fn drop_undecodable(parity: &Parity) {
     for store in parity.stores() {
         for pool in store.pools() {
             let gone: Vec<_> = {
@@ -198,8 +198,7 @@ fn drop_undecodable(parity: &Parity) {
 pub fn back_again(pool: &Pool) {
     let ids: Vec<i64> = locks::lock(&pool.degraded).keys().copied().collect();
     for id in ids {
-        let slot = pool.map.get(id);
-        if slot.is_some_and(|slot| pool.slice(slot.volume()).is_ok()) {
+        if pool.has(id) {
             locks::lock(&pool.degraded).remove(&id);
         }
     }

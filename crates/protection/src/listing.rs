@@ -144,7 +144,7 @@ impl Parity {
     }
 
     /// Lists volumes again that could not be listed.
-    pub(super) async fn list_again(&self) {
+    pub(super) async fn list_again(self: &Arc<Self>) {
         let unlisted = locks::lock(&self.unlisted).clone();
         for storage in unlisted {
             let Some(place) = self.place(&storage) else {
@@ -160,7 +160,7 @@ impl Parity {
                 continue;
             }
             let listed = (storage, (place, listed));
-            self.take_in_late(listed).await;
+            self.take_in_late(listed);
         }
     }
 

@@ -20,7 +20,7 @@ use hayloft_wire::ids::PoolId;
 use tracing::{debug, info};
 
 use super::Parity;
-use super::degraded::{back_again, decoded_as, keep_degraded};
+use super::degraded::{back_again, decoded_as, drop_undecodable, keep_degraded};
 use super::encode::STRIDE;
 use super::listing::Listed;
 use super::unattended::open_source;
@@ -54,19 +54,7 @@ pub async fn pool_loaded(parity: &Arc<Parity>, store: &Arc<StoreState>, pool: &A
     parity.clean_soon();
     pool.protection_known.store(true, Ordering::Release);
     let _ = parity.first_known.set(Instant::now());
-    let (parity, store) = (Arc::clone(parity), Arc::clone(store));
-    store.tasks.clone().spawn(async move {
-        let look = async {
-            for unit in looks {
-                parity.look_at(unit).await;
-            }
-            parity.wake.notify_one();
-        };
-        tokio::select! {
-            () = store.stop.cancelled() => {}
-            () = look => {}
-        }
-    });
+    parity.look_at_all(store, looks);
 }
 
 /// What lies on volumes, by storage.
@@ -109,7 +97,8 @@ impl Parity {
 
     /// Takes in what lies on a volume that could not be listed before, and looks whether another
     /// process changed it.
-    pub(super) async fn take_in_late(&self, listed: (Arc<str>, (UnitPlace, Listed))) {
+    pub(super) fn take_in_late(self: &Arc<Self>, listed: (Arc<str>, (UnitPlace, Listed))) {
+        let store = Arc::clone(&listed.1.0.store);
         let stores = self.stores();
         let pools = stores.iter().flat_map(|store| store.pools());
         let pools: HashMap<PoolId, Arc<Pool>> = pools.map(|p| (p.id().clone(), p)).collect();
@@ -117,9 +106,24 @@ impl Parity {
         let take_in = |pool| self.take_in_all(pool, Vec::new());
         let looks: Vec<UnitRef> = pools.values().flat_map(|pool| take_in(pool)).collect();
         locks::lock(&self.lists).clear();
-        for unit in looks {
-            self.look_at(unit).await;
-        }
+        self.look_at_all(&store, looks);
+    }
+
+    /// Looks at units behind the caller's back: it may take as long as reading a disk.
+    fn look_at_all(self: &Arc<Self>, store: &Arc<StoreState>, looks: Vec<UnitRef>) {
+        let (parity, store) = (Arc::clone(self), Arc::clone(store));
+        store.tasks.clone().spawn(async move {
+            let look = async {
+                for unit in looks {
+                    parity.look_at(unit).await;
+                }
+                parity.wake.notify_one();
+            };
+            tokio::select! {
+                () = store.stop.cancelled() => {}
+                () = look => {}
+            }
+        });
     }
 
     /// Takes in a group, or what these volumes say of one that is known. Gives the live members on
@@ -262,6 +266,8 @@ impl Parity {
             changed meanwhile, and goes into a new group");
         self.table().set_member(unit, MemberState::Absent);
         self.drop_member(unit);
+        // It may have been the last unit that a degraded replica was decoded from.
+        drop_undecodable(self);
     }
 }
 
@@ -332,7 +338,7 @@ fn degrade_missing(
                     group: group.record.id,
                     unit,
                 };
-                if pool.map.get(member.block_id).is_some() {
+                if pool.has(member.block_id) {
                     elsewhere.push(at);
                     continue;
                 }

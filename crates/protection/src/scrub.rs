@@ -185,15 +185,35 @@ impl Parity {
             debug!(group = %at.group, unit = at.unit, "a replica changed while it was scrubbed");
             return false;
         };
-        // Another process wrote it anew: what its group has is of old.
-        if place.store.is_whole(&place.volume, &block).await {
-            self.has_changed(at, block.block.id);
-            return false;
+        match place.store.is_whole(&place.volume, &block).await {
+            None => return false,
+            Some(true) => {
+                // Another process wrote it anew, and its group has what was before; unless it was
+                // misread a moment ago.
+                if self.differs(at, before, place).await {
+                    self.has_changed(at, block.block.id);
+                }
+                return false;
+            }
+            Some(false) => {}
         }
         warn!(%block, "a replica in a parity group is damaged");
         // Its end is waited for: what cannot be mended is known when the scrub is done.
         mend_or_tell(self, &place.store, block, place.volume.info.clone()).await;
         true
+    }
+
+    /// Whether a unit can be read and is not what its group has.
+    async fn differs(&self, at: UnitRef, group: &TableGroup, place: &UnitPlace) -> bool {
+        let place = SourcePlace::from(place);
+        let (Some(path), Ok(sums)) = (
+            unit_path(group, at.unit, &place),
+            self.sums(&group.record, at.unit).await,
+        ) else {
+            return false;
+        };
+        let same = begins_with(sums, &path, &place, IoClass::Scan).await;
+        matches!(same, Ok(false))
     }
 }
 

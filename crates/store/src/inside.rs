@@ -53,19 +53,29 @@ impl StoreState {
         volume_failure::examine(self, volume, error)
     }
 
-    /// Whether a replica on a volume has the data of its own checksum file, read from the device.
-    pub async fn is_whole(self: &Arc<Self>, volume: &Arc<Volume>, block: &ExtendedBlock) -> bool {
+    /// Whether a replica on a volume has the data of its own checksum file, read from the device;
+    /// `None` when that cannot be said now: it or its volume went away, or the process lacks
+    /// something.
+    pub async fn is_whole(
+        self: &Arc<Self>,
+        volume: &Arc<Volume>,
+        block: &ExtendedBlock,
+    ) -> Option<bool> {
         let looker = Looker::new(self, volume);
         let id = block.block.id;
-        let Ok(pool) = self.pool(&block.pool) else {
-            return false;
-        };
-        let Some(replica) = looker.here(&pool, id) else {
-            return false;
-        };
+        let pool = self.pool(&block.pool).ok()?;
+        let replica = looker.here(&pool, id)?;
         let mut pace = Pace::Rest(0);
-        let whole = looker.verify(&pool, id, &replica, &mut pace);
-        whole.await.is_ok()
+        let verified = tokio::select! {
+            verified = looker.verify(&pool, id, &replica, &mut pace) => verified,
+            () = volume.gone.cancelled() => return None,
+            () = self.stop.cancelled() => return None,
+        };
+        match verified {
+            Ok(()) => Some(true),
+            Err(found) if found.is_lack() || volume.is_failed() => None,
+            Err(_) => Some(false),
+        }
     }
 
     /// Tells the node, also of a damaged replica: [`send_event`](Self::send_event) has those mended

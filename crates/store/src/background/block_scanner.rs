@@ -18,6 +18,7 @@ use crate::layout::names;
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
+use crate::transitions::volume_failure;
 use crate::volume::BlockPoolSlice;
 
 /// How often the place in a round is saved.
@@ -95,7 +96,8 @@ impl Scanner {
                 continue;
             };
             if let Some(id) = self.next_of(&pool, &slice).await {
-                self.looker.scan(&pool, id, &mut self.pace).await;
+                let max = volume_failure::LOOKS_LACKED_MAX;
+                self.looker.scan(&pool, id, &mut self.pace, max).await;
                 return true;
             }
         }

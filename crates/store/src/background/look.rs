@@ -234,8 +234,8 @@ impl Looker {
     }
 
     /// As [`verify`](Self::verify) a replica that is here, and tells when it is damaged; whether it
-    /// is.
-    pub async fn scan(&self, pool: &Arc<Pool>, id: i64, pace: &mut Pace) -> bool {
+    /// is. While the process lacks something for it, it is tried again, so many times at most.
+    pub async fn scan(&self, pool: &Arc<Pool>, id: i64, pace: &mut Pace, lacked_max: u32) -> bool {
         let Some(replica) = self.here(pool, id) else {
             return false;
         };
@@ -246,7 +246,7 @@ impl Looker {
                     self.counts.scanned(&extended(pool, id, &replica), true);
                     false
                 }
-                Err(found) if found.is_lack() && lacked < volume_failure::LOOKS_LACKED_MAX => {
+                Err(found) if found.is_lack() && lacked < lacked_max => {
                     lacked += 1;
                     tokio::time::sleep(volume_failure::LACKING).await;
                     continue;

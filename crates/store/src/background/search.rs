@@ -146,7 +146,7 @@ async fn look(
         return ControlFlow::Continue(());
     };
     let is_bad = match part {
-        Part::Data => looker.scan(pool, id, pace).await,
+        Part::Data => looker.scan(pool, id, pace, u32::MAX).await,
         Part::Sums => {
             let began = Instant::now();
             let looked = looker.glance(pool, id, &replica, None, IoClass::Scan).await;

@@ -23,7 +23,7 @@ use super::search;
 use crate::error::StoreError;
 use crate::replica::suspect::{Suspect, Why};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::{LACKING, LOOKS_LACKED_MAX};
+use crate::transitions::volume_failure::LACKING;
 
 /// Suspects that may wait on a volume; more are forgotten, a search or the round finds them.
 const SUSPECTS_MAX: usize = 10_000;
@@ -81,7 +81,7 @@ async fn compare_all(looker: &Looker, mut suspects: mpsc::Receiver<(PoolId, i64)
     let mut pace = Pace::rate(rate);
     while let Some((pool, id)) = suspects.recv().await {
         if let Ok(pool) = looker.inner.pool(&pool) {
-            looker.scan(&pool, id, &mut pace).await;
+            looker.scan(&pool, id, &mut pace, u32::MAX).await;
         }
     }
     // The sender ends with the volume.
@@ -162,14 +162,11 @@ async fn look_at(
         Why::Damage => (None, false),
     };
     let class = IoClass::ClientRead;
-    let (mut limit, mut lacked) = (LOOK_MAX, 0);
+    let mut limit = LOOK_MAX;
     let glance = loop {
         let glance = looker.glance(&pool, key.1, &replica, at.clone(), class);
         match tokio::time::timeout(limit, glance).await {
-            Ok(Err(found)) if found.is_lack() && lacked < LOOKS_LACKED_MAX => {
-                lacked += 1;
-                tokio::time::sleep(LACKING).await;
-            }
+            Ok(Err(found)) if found.is_lack() => tokio::time::sleep(LACKING).await,
             Err(_) if twice && limit == LOOK_MAX => limit = LOOK_MAX * 2,
             outcome => break outcome,
         }

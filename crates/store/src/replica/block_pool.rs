@@ -178,17 +178,25 @@ impl Pool {
         StoreError::not_found(format!("Replica not found for {}:blk_{id}", self.id()))
     }
 
+    /// Whether a block has a replica here, in whatever state. One on a volume that has just failed
+    /// is none, though it has yet to leave the map.
+    #[must_use]
+    pub fn has(&self, id: i64) -> bool {
+        let slot = self.map.get(id);
+        slot.is_some_and(|slot| self.slice(slot.volume()).is_ok())
+    }
+
     /// The degraded replica of a block, unless another one is here.
     pub fn degraded_replica(&self, id: i64) -> Option<DegradedReplica> {
         let found = locks::lock(&self.degraded).get(&id).cloned();
-        found.filter(|_| self.map.get(id).is_none())
+        found.filter(|_| !self.has(id))
     }
 
     /// Looks at each degraded replica that no other takes the place of. Heartbeats do, so none is
     /// copied.
     pub fn for_each_degraded(&self, mut look: impl FnMut(i64, &DegradedReplica)) {
         for (id, replica) in locks::lock(&self.degraded).iter() {
-            if self.map.get(*id).is_none() {
+            if !self.has(*id) {
                 look(*id, replica);
             }
         }

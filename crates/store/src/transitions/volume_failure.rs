@@ -116,8 +116,8 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 /// A check for which the process lacks something is made again after so long.
 pub const LACKING: Duration = Duration::from_secs(1);
 
-/// Looks at a replica for which the process lacks something. Then the next pass looks at it: an
-/// engine may say so for ever.
+/// Looks of the block scanner at a replica for which the process lacks something. Then the next
+/// pass looks at it: an engine may say so for ever.
 pub const LOOKS_LACKED_MAX: u32 = 30;
 
 /// Checks in a row for which a disk says that the process lacks what it has. Then it is the disk.
