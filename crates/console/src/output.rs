@@ -36,13 +36,13 @@ pub fn err(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_fmt(text);
 }
 
-/// Prints to standard output, see [`out`](crate::output::out).
+/// Prints to standard output, see [`out`].
 #[macro_export]
 macro_rules! print {
     ($($text:tt)*) => { $crate::output::out(format_args!($($text)*)) };
 }
 
-/// Prints a line to standard output, see [`out`](crate::output::out).
+/// Prints a line to standard output, see [`out`].
 #[macro_export]
 macro_rules! println {
     () => { $crate::output::out(format_args!("\n")) };
@@ -51,13 +51,13 @@ macro_rules! println {
     };
 }
 
-/// Prints to standard error, see [`err`](crate::output::err).
+/// Prints to standard error, see [`err`].
 #[macro_export]
 macro_rules! eprint {
     ($($text:tt)*) => { $crate::output::err(format_args!($($text)*)) };
 }
 
-/// Prints a line to standard error, see [`err`](crate::output::err).
+/// Prints a line to standard error, see [`err`].
 #[macro_export]
 macro_rules! eprintln {
     ($($text:tt)*) => {
