@@ -253,6 +253,13 @@ impl Secure {
         node.stop()?;
         node.conf_mut().set("hadoop.ssl.require.client.cert", true);
         self.cluster.start_node(0)?;
+        // Its other ports are open before it has read its keys.
+        wait::until("the port to be open", seconds(60), || {
+            Ok(match TcpStream::connect(("127.0.0.1", self.port)) {
+                Ok(_) => Seen::Done(()),
+                Err(error) => Seen::NotYet(error.to_string()),
+            })
+        })?;
         let clients = self.base.path().join(CLIENTS);
         let as_client = |name: &str| {
             let key = format!("{}:changeit", clients.join(name).display());
