@@ -102,13 +102,16 @@ impl Lab {
     }
 
     /// Kills the node while it rebuilds: when a decoded replica lies in `tmp`, and when one more is
-    /// in its place.
+    /// in its place. The first may go on to its place between two looks.
     pub fn kill_while_rebuilding(&mut self, host: usize) -> Result<()> {
         for dir in ["tmp", "finalized"] {
             let before = self.replicas_in(host, dir);
+            let in_place = self.replicas_in(host, "finalized");
             let began = Instant::now();
             let mut looks = 0;
-            while self.replicas_in(host, dir) <= before {
+            while self.replicas_in(host, dir) <= before
+                && self.replicas_in(host, "finalized") <= in_place
+            {
                 looks += 1;
                 if looks % 50 == 0 {
                     // A dead disk is noticed by what reads it.
