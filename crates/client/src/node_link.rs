@@ -72,7 +72,8 @@ impl Target {
     }
 }
 
-/// A connection. What it holds in memory of what came is some 64 KiB.
+/// A connection. It holds what came of a packet: its checksums and a chunk, some 64 KiB, and with
+/// the largest chunks 16 MiB.
 pub struct NodeLink {
     node: String,
     stream: TcpStream,

@@ -11,7 +11,7 @@
 //!
 //! Bounded: groups at a time by `dfs.datanode.ec.reconstruction.threads`, connections of each by
 //! the width of a group, memory by a share of that for block data, taken as one buffer. Besides,
-//! each connection with a source has some 64 KiB.
+//! each connection with a source has some 64 KiB, and 16 MiB where chunks are that large.
 
 mod decode;
 mod digest;
