@@ -304,9 +304,7 @@ impl GroupTable {
                 let best = self.cover(pool, member.block_id, storage);
                 best.is_some_and(|(r, _)| {
                     let other = &self.groups[&r.group];
-                    r.group != group.record.id
-                        && other.phase == GroupPhase::Committed
-                        && other.members[r.unit] == MemberState::Live
+                    r.group != group.record.id && other.members[r.unit] == MemberState::Live
                 })
             })
         });

@@ -41,19 +41,17 @@ impl ParityRequest {
         }
     }
 
-    /// The file of a request on the volume at `root`.
+    /// The file of the request on the volume at `root`. A node that uses the volume carries it out
+    /// soon after the file is there or touched, or when it starts.
     #[must_use]
     pub fn file(self, root: &Path) -> PathBuf {
         root.join(PARITY_DIR)
             .join(format!("request-{}", self.name()))
     }
 
-    /// Leaves the request on the volume at `root`: a node that uses it carries it out soon, or when
-    /// it starts.
-    ///
-    /// # Errors
-    /// When the directory is not there or not this user's to write.
-    pub fn leave(self, root: &Path) -> std::io::Result<()> {
+    /// Leaves the request on a volume, as the command does.
+    #[cfg(test)]
+    pub(crate) fn leave(self, root: &Path) -> std::io::Result<()> {
         std::fs::write(self.file(root), b"")
     }
 }

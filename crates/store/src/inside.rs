@@ -55,7 +55,7 @@ impl StoreState {
 
     /// Whether a replica on a volume has the data of its own checksum file, read from the device;
     /// `None` when that cannot be said now: it or its volume went away, or the process lacks
-    /// something.
+    /// something. One without checksums is never known to be whole.
     pub async fn is_whole(
         self: &Arc<Self>,
         volume: &Arc<Volume>,
@@ -72,7 +72,7 @@ impl StoreState {
             () = self.stop.cancelled() => return None,
         };
         match verified {
-            Ok(()) => Some(true),
+            Ok(has_sums) => Some(has_sums),
             Err(found) if found.is_lack() || volume.is_failed() => None,
             Err(_) => Some(false),
         }

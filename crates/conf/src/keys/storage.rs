@@ -47,7 +47,7 @@ keys! {
         .bytes();
     PARITY_PATIENCE: Duration = ("hayloft.parity.patience", "2m",
         "A replica waits for partners of its length on other disks; then shorter groups are \
-         formed.").millis();
+         formed. At most 7d.").millis().max(604_800_000);
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
         "Space kept free on each volume; append `.<directory>` or `.<storage type, lower case>` \
          for some.").bytes();

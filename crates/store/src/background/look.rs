@@ -192,7 +192,7 @@ impl Looker {
         Ok(chunks * sum as u64)
     }
 
-    /// Compares all data of a replica with its checksums.
+    /// Compares all data of a replica with its checksums; whether it has any.
     ///
     /// # Errors
     /// What differs or cannot be read.
@@ -202,7 +202,7 @@ impl Looker {
         id: i64,
         replica: &FinalReplica,
         pace: &mut Pace,
-    ) -> Result<(), NotWhole> {
+    ) -> Result<bool, NotWhole> {
         let reader = self.open(pool, id, replica, IoClass::Scan).await?;
         if matches!(pace, Pace::Rest(_)) {
             reader.forget_cached().await;
@@ -230,7 +230,7 @@ impl Looker {
             self.counts.read(bytes);
             pace.rest(bytes + sums.len() as u64, began.elapsed()).await;
         }
-        Ok(())
+        Ok(checksum.sum_size() > 0)
     }
 
     /// As [`verify`](Self::verify) a replica that is here, and tells when it is damaged; whether it
@@ -242,7 +242,7 @@ impl Looker {
         let mut lacked = 0;
         loop {
             return match self.verify(pool, id, &replica, pace).await {
-                Ok(()) => {
+                Ok(_) => {
                     self.counts.scanned(&extended(pool, id, &replica), true);
                     false
                 }
