@@ -34,6 +34,7 @@ pub mod machine;
 #[cfg(feature = "modelled")]
 pub mod modelled;
 pub mod mounts;
+pub mod parity;
 pub mod pattern;
 #[cfg(feature = "load")]
 pub mod power;

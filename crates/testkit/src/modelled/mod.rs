@@ -41,6 +41,7 @@ pub use volatile::Lost;
 use volatile::Told;
 
 use crate::error::{Result, TestkitError};
+use crate::hadoop::lab_binary;
 
 /// What an operator says of a modelled disk to a Hayloft node, key and value: the kernel takes the
 /// loop device that it is behind for flash.
@@ -115,6 +116,28 @@ pub struct ModelledDisk {
 }
 
 impl ModelledDisk {
+    /// The smallest disk, as fast as flash: one that a test lets hang. Its log lies beside `dir`.
+    ///
+    /// # Errors
+    /// As [`ModelledDisk::mount`].
+    pub fn mount_small(dir: PathBuf, file_system: HostedFileSystem) -> Result<Self> {
+        let fast = 400_000_000;
+        let log = dir.with_extension("log");
+        let disk = HostedDisk {
+            size: 512 << 20,
+            file_system,
+            params: Params {
+                read_bytes_s: fast,
+                write_bytes_s: fast,
+                buffer_bytes: 0,
+                ..Params::default()
+            },
+            dir,
+            backing: None,
+        };
+        Self::mount(&lab_binary()?, &disk, &log)
+    }
+
     /// Starts `program` (the binary `hayloft-lab`) as the carrier of `disk` and waits until it is
     /// mounted. What it says goes to `log`.
     ///

@@ -3,15 +3,15 @@
 use crate::below;
 use crate::ledger::{Ledger, Written};
 use hayloft_testkit::error::{Result, TestkitError, expect};
-use hayloft_testkit::hadoop::{hayloft_binary, lab_binary, scratch};
-use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk, Params};
+use hayloft_testkit::hadoop::scratch;
+use hayloft_testkit::modelled::{self, HostedFileSystem, ModelledDisk};
 use hayloft_testkit::mounts::TestMount;
 use hayloft_testkit::node::{Kind, Node, NodeSite, VirtualSite};
 use hayloft_testkit::place::Place;
 use hayloft_testkit::power::writers::Dice;
 use hayloft_testkit::suite::seconds;
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, VolumeSpec};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, VolumeSpec, parity};
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl Lab {
             let file_system = HostedFileSystem::Ext4;
             disks.push(
                 match disk + 1 == DISKS && modelled::missing(file_system).is_none() {
-                    true => Disk::Modelled(modelled_disk(at)?),
+                    true => Disk::Modelled(ModelledDisk::mount_small(at, file_system)?),
                     false => Disk::Mount(TestMount::ext4(
                         &image(base.path(), disk, 0),
                         &at,
@@ -176,26 +176,17 @@ impl Lab {
     }
 
     /// What `hayloft parity` says: exit code and answer.
-    pub fn pool(&self, arguments: &[&str]) -> Result<(Option<i32>, Value)> {
-        let binary = hayloft_binary()?;
+    pub fn parity(&self, arguments: &[&str]) -> Result<(Option<i32>, Value)> {
         let node = self.cluster.nodes().next();
-        let conf = node.map_or_else(PathBuf::new, Node::conf_dir);
-        let ran = Command::new(&binary)
-            .arg("parity")
-            .args(arguments)
-            .args(["--json", "--conf"])
-            .arg(conf)
-            .output()
-            .map_err(TestkitError::file("running", &binary))?;
-        let answer = serde_json::from_slice(&ran.stdout).unwrap_or_default();
-        Ok((ran.status.code(), answer))
+        let node = node.ok_or_else(|| TestkitError::Expectation("no node".into()))?;
+        parity::said(node, arguments)
     }
 
     /// Waits until all files have parity, as the node says, and takes note of it.
     pub fn settle(&mut self) -> Result<()> {
         let wanted = self.ledger.total();
         wait::until("all files protected", PROTECTED_WITHIN, || {
-            let (code, now) = self.pool(&["status"])?;
+            let (code, now) = self.parity(&["status"])?;
             let of = |name: &str| now[name].as_u64().unwrap_or(u64::MAX);
             let well = code == Some(0)
                 && of("unprotected_bytes") == 0
@@ -319,25 +310,6 @@ fn data_dir(base: &Path, disk: usize) -> PathBuf {
 
 fn image(base: &Path, disk: usize, exchanged: u32) -> PathBuf {
     base.join(format!("image-{disk}-{exchanged}"))
-}
-
-fn modelled_disk(dir: PathBuf) -> Result<ModelledDisk> {
-    let fast = 400_000_000;
-    let log = dir.with_extension("log");
-    let disk = HostedDisk {
-        // The smallest.
-        size: 512 << 20,
-        file_system: HostedFileSystem::Ext4,
-        params: Params {
-            read_bytes_s: fast,
-            write_bytes_s: fast,
-            buffer_bytes: 0,
-            ..Params::default()
-        },
-        dir,
-        backing: None,
-    };
-    ModelledDisk::mount(&lab_binary()?, &disk, &log)
 }
 
 /// Walks a directory that may change meanwhile.

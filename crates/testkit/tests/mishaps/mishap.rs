@@ -278,7 +278,7 @@ impl Lab {
         let caches = Path::new("/proc/sys/vm/drop_caches");
         std::fs::write(caches, "3").map_err(TestkitError::file("writing", caches))?;
         self.check_all(&[], false)?;
-        let (code, answer) = self.pool(&["scrub", "--wait", "120"])?;
+        let (code, answer) = self.parity(&["scrub", "--wait", "120"])?;
         expect(code == Some(0), || format!("scrub: {code:?}, {answer}"))?;
         self.expect_none_told()
     }
@@ -365,7 +365,7 @@ impl Lab {
     fn wait_status(&self, what: &str, is: impl Fn(&serde_json::Value) -> bool) -> Result<()> {
         wait::until(what, REBUILT_WITHIN, || {
             std::thread::sleep(seconds(1));
-            let (_, now) = self.pool(&["status"])?;
+            let (_, now) = self.parity(&["status"])?;
             Ok(match is(&now) {
                 true => Seen::Done(()),
                 false => Seen::NotYet(now.to_string()),

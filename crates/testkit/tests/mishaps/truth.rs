@@ -75,7 +75,7 @@ impl Lab {
                 Reading::Failed(why) if may_lose && !file.safe => lost.push((file, why)),
                 Reading::Failed(why) => {
                     let told = self.told()?.contains(&file.path);
-                    let (_, status) = self.pool(&["status"])?;
+                    let (_, status) = self.parity(&["status"])?;
                     return Err(TestkitError::Expectation(format!(
                         "{file:?} cannot be read ({why}); told: {told}; status {status}"
                     )));
@@ -109,7 +109,7 @@ impl Lab {
     /// What the status says is so: a good exit code, and nothing lost when all can be read.
     pub fn check_status(&self) -> Result<()> {
         wait::until("a status that is so", seconds(30), || {
-            let (code, now) = self.pool(&["status"])?;
+            let (code, now) = self.parity(&["status"])?;
             let of = |name: &str| now[name].as_u64().unwrap_or(u64::MAX);
             let lacking = of("degraded_bytes") + of("lost_bytes");
             expect(code != Some(0) || lacking == 0, || {

@@ -107,7 +107,7 @@ impl Lab {
                 })
             })?;
         }
-        println!("pool: all read with {way} replicas damaged");
+        println!("parity: all read with {way} replicas damaged");
         expect(way >= 8, || format!("{way} replicas were damaged"))?;
         self.expect_none_corrupt()?;
         for (path, ..) in &self.files {
@@ -145,7 +145,7 @@ impl Lab {
                 },
             )?;
             self.wait_corrupt(1)?;
-            let (code, answer) = self.pool(host, &["scrub", "--wait", "60"])?;
+            let (code, answer) = self.parity(host, &["scrub", "--wait", "60"])?;
             expect(code == Some(0), || answer.to_string())?;
             self.wait_corrupt(0)?;
             expect(read(&data)? == good, || "it is not mended".into())?;

@@ -1,6 +1,6 @@
 //! A disk is exchanged, one hangs, one dies, then a host and a disk of the other.
 
-use crate::{Lab, PoolDisk};
+use crate::{Lab, NodeDisk};
 use hayloft_testkit::Outcome;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
@@ -67,7 +67,7 @@ impl Lab {
             self.check_all()?;
             self.expect_replicas()?;
             std::thread::sleep(seconds(1));
-            let (_, now) = self.pool(host, &["status"])?;
+            let (_, now) = self.parity(host, &["status"])?;
             expect_eq("lost", now["lost_bytes"].as_u64(), Some(0))?;
             let of = |name: &str| now[name].as_u64().unwrap_or(u64::MAX);
             let noticed = self.failed_volumes()? == failures + count;
@@ -78,7 +78,7 @@ impl Lab {
                 Seen::NotYet(now.to_string())
             })
         })?;
-        println!("pool: noticed and rebuilt after {:?}", started.elapsed());
+        println!("parity: noticed and rebuilt after {:?}", started.elapsed());
         self.check_all()?;
         self.expect_replicas()?;
         expect_eq("copies that the NameNode ordered", self.copies()?, copies)?;
@@ -150,7 +150,7 @@ impl Lab {
 
     pub fn hung_disk(&mut self) -> Result<Outcome> {
         let (host, disk) = crate::HUNG;
-        if let PoolDisk::Mount(_) = self.disk(host, disk) {
+        if let NodeDisk::Mount(_) = self.disk(host, disk) {
             return Ok(Outcome::Skipped("no modelled disk can be mounted".into()));
         }
         let hung = self.lose_disks((host, 1), |lab| {
@@ -158,8 +158,8 @@ impl Lab {
             let caches = Path::new("/proc/sys/vm/drop_caches");
             std::fs::write(caches, "3").map_err(TestkitError::file("writing", caches))?;
             match lab.disk(host, disk) {
-                PoolDisk::Modelled(disk) => disk.hang(),
-                PoolDisk::Mount(_) => Err(TestkitError::Expectation("it cannot hang".into())),
+                NodeDisk::Modelled(disk) => disk.hang(),
+                NodeDisk::Mount(_) => Err(TestkitError::Expectation("it cannot hang".into())),
             }
         })?;
         // It answers again, with old content: the node has given it up.
@@ -194,7 +194,7 @@ impl Lab {
             }
             let now = self.wait_protected(HOST)?;
             let volumes = now["volumes"].as_array().map_or(0, Vec::len);
-            println!("pool: {volumes} volumes after the exchange");
+            println!("parity: {volumes} volumes after the exchange");
             self.check_all()?;
         }
         passed()

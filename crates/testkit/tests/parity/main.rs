@@ -10,16 +10,18 @@ mod room;
 mod steps;
 
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::{hayloft_binary, lab_binary, scratch};
-use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk, Params};
+use hayloft_testkit::hadoop::scratch;
+use hayloft_testkit::modelled::{self, HostedFileSystem, ModelledDisk};
 use hayloft_testkit::mounts::{TestMount, in_own_namespace};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec};
+use hayloft_testkit::{
+    Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec, parity,
+};
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// Block size of the cluster's clients, bytes.
@@ -35,7 +37,7 @@ const FILE_SYSTEM: HostedFileSystem = HostedFileSystem::Ext4;
 /// Files of one block with a replica on each node: six on each disk.
 const FILES: u64 = 42;
 /// Nodes that survive one disk.
-const ONE_DISK: PoolNodes = PoolNodes {
+const ONE_DISK: TestNodes = TestNodes {
     shape: "6+1",
     disks: DISKS,
     hung: Some(HUNG),
@@ -43,7 +45,7 @@ const ONE_DISK: PoolNodes = PoolNodes {
 };
 /// Nodes that survive two disks. Eight others are left then, for eight units. A node may be away
 /// while its blocks are read from the other.
-const TWO_DISKS: PoolNodes = PoolNodes {
+const TWO_DISKS: TestNodes = TestNodes {
     shape: "6+2",
     disks: 10,
     hung: None,
@@ -113,7 +115,7 @@ fn main() -> ExitCode {
 }
 
 /// What the nodes are.
-struct PoolNodes {
+struct TestNodes {
     /// K+M.
     shape: &'static str,
     /// Disks of each.
@@ -124,7 +126,7 @@ struct PoolNodes {
     given_up_after_ms: u64,
 }
 
-fn start(nodes: &PoolNodes) -> Result<Lab> {
+fn start(nodes: &TestNodes) -> Result<Lab> {
     let base = scratch("pool-disks-")?;
     let mut builder = Cluster::builder("parity")
         .conf("dfs.blocksize", BLOCK)
@@ -145,10 +147,10 @@ fn start(nodes: &PoolNodes) -> Result<Lab> {
             let at = base.path().join(format!("disk-{host}-{disk}"));
             let disk =
                 if nodes.hung == Some((host, disk)) && modelled::missing(FILE_SYSTEM).is_none() {
-                    PoolDisk::Modelled(modelled_disk(at)?)
+                    NodeDisk::Modelled(ModelledDisk::mount_small(at, FILE_SYSTEM)?)
                 } else {
                     let image = base.path().join(format!("image-{host}-{disk}"));
-                    PoolDisk::Mount(TestMount::ext4(&image, &at, DISK_MIB)?)
+                    NodeDisk::Mount(TestMount::ext4(&image, &at, DISK_MIB)?)
                 };
             volumes.push(VolumeSpec::at(disk.data()));
             disks.push(disk);
@@ -170,34 +172,15 @@ fn start(nodes: &PoolNodes) -> Result<Lab> {
     })
 }
 
-fn modelled_disk(dir: PathBuf) -> Result<ModelledDisk> {
-    let fast = 400_000_000;
-    let log = dir.with_extension("log");
-    let disk = HostedDisk {
-        // The smallest.
-        size: 512 << 20,
-        file_system: FILE_SYSTEM,
-        params: Params {
-            read_bytes_s: fast,
-            write_bytes_s: fast,
-            buffer_bytes: 0,
-            ..Params::default()
-        },
-        dir,
-        backing: None,
-    };
-    ModelledDisk::mount(&lab_binary()?, &disk, &log)
-}
-
 /// A disk of a node.
-enum PoolDisk {
+enum NodeDisk {
     /// It can die.
     Mount(TestMount),
     /// It can hang.
     Modelled(ModelledDisk),
 }
 
-impl PoolDisk {
+impl NodeDisk {
     /// The node's directory on it.
     fn data(&self) -> PathBuf {
         let at = match self {
@@ -228,7 +211,7 @@ struct Lab {
     cluster: Cluster,
     /// Disks of a host.
     disks_each: usize,
-    disks: Vec<PoolDisk>,
+    disks: Vec<NodeDisk>,
     /// What is there: path, length, seed.
     files: Vec<(String, u64, u64)>,
     // Dropped after the nodes have ended.
@@ -236,7 +219,7 @@ struct Lab {
 }
 
 impl Lab {
-    fn disk(&self, host: usize, disk: usize) -> &PoolDisk {
+    fn disk(&self, host: usize, disk: usize) -> &NodeDisk {
         &self.disks[host * self.disks_each + disk]
     }
 
@@ -274,18 +257,8 @@ impl Lab {
     }
 
     /// What `hayloft parity` says on a host: exit code and answer.
-    fn pool(&mut self, host: usize, arguments: &[&str]) -> Result<(Option<i32>, Value)> {
-        let binary = hayloft_binary()?;
-        let conf = self.cluster.node(host).conf_dir();
-        let ran = Command::new(&binary)
-            .arg("parity")
-            .args(arguments)
-            .args(["--json", "--conf"])
-            .arg(conf)
-            .output()
-            .map_err(TestkitError::file("running", &binary))?;
-        let answer = serde_json::from_slice(&ran.stdout).unwrap_or_default();
-        Ok((ran.status.code(), answer))
+    fn parity(&mut self, host: usize, arguments: &[&str]) -> Result<(Option<i32>, Value)> {
+        parity::said(self.cluster.node(host), arguments)
     }
 
     /// Waits until a node says what `is` wants.
@@ -297,7 +270,7 @@ impl Lab {
     ) -> Result<Value> {
         wait::until(what, PROTECTED_WITHIN, || {
             std::thread::sleep(seconds(1));
-            let (_, now) = self.pool(host, &["status"])?;
+            let (_, now) = self.parity(host, &["status"])?;
             Ok(if is(&now) {
                 Seen::Done(now)
             } else {
@@ -321,11 +294,11 @@ impl Lab {
             let now = self.wait_protected(host)?;
             expect_eq("degraded", now["degraded_bytes"].as_u64(), Some(0))?;
             expect_eq("lost", now["lost_bytes"].as_u64(), Some(0))?;
-            println!("pool: host {host}: {now}");
+            println!("parity: host {host}: {now}");
         }
         self.check_all()?;
         let raw = self.raw_space()?;
-        println!("pool: raw space over data {raw:.2}; wanted at most 2.4, three replicas have 3");
+        println!("parity: raw space over data {raw:.2}; wanted at most 2.4, three replicas have 3");
         expect(raw <= 2.4, || {
             format!("raw space is {raw:.2} times the data")
         })?;
@@ -346,8 +319,8 @@ impl Lab {
         let before = read()?;
         hayloft_testkit::files::flip_byte(&damaged, 1000)?;
         expect(read()? != before, || "nothing was flipped".into())?;
-        let (code, answer) = self.pool(0, &["scrub", "--wait", "60"])?;
-        expect_eq("exit code", code, Some(0)).inspect_err(|_| println!("pool: {answer}"))?;
+        let (code, answer) = self.parity(0, &["scrub", "--wait", "60"])?;
+        expect_eq("exit code", code, Some(0)).inspect_err(|_| println!("parity: {answer}"))?;
         wait::until("the flipped byte is mended", seconds(30), || {
             Ok(if read()? == before {
                 Seen::Done(())
@@ -396,7 +369,7 @@ impl Lab {
         }
         self.wait_protected(0)?;
         self.check_all()?;
-        let (code, answer) = self.pool(0, &["scrub", "--wait", "60"])?;
+        let (code, answer) = self.parity(0, &["scrub", "--wait", "60"])?;
         expect(code == Some(0), || answer.to_string())?;
         passed()
     }

@@ -76,8 +76,8 @@ impl Lab {
             let before = read(member)?;
             flip_byte(copy, at)?;
             flip_byte(member, at)?;
-            let (code, answer) = self.pool(HOST, &["scrub", "--wait", "60"])?;
-            expect_eq("exit code", code, Some(0)).inspect_err(|_| println!("pool: {answer}"))?;
+            let (code, answer) = self.parity(HOST, &["scrub", "--wait", "60"])?;
+            expect_eq("exit code", code, Some(0)).inspect_err(|_| println!("parity: {answer}"))?;
             wait::until("the member is mended", seconds(30), || {
                 Ok(if read(member)? == before {
                     Seen::Done(())
@@ -132,7 +132,7 @@ impl Lab {
         for (copy, at) in group.copies.iter().zip([len / 2, len - 1]) {
             flip_byte(copy, at)?;
         }
-        let (code, answer) = self.pool(HOST, &["scrub", "--wait", "60"])?;
+        let (code, answer) = self.parity(HOST, &["scrub", "--wait", "60"])?;
         // It may say that the group lacks units, not that data is lost.
         expect(matches!(code, Some(0 | 1)), || format!("{code:?}"))?;
         expect_eq("lost", answer["lost_bytes"].as_u64(), Some(0))?;

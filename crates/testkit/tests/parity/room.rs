@@ -1,6 +1,6 @@
 //! Disks of a node are full.
 
-use crate::{BLOCK, HOSTS, Lab, PoolDisk};
+use crate::{BLOCK, HOSTS, Lab, NodeDisk};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::mounts::{TestMount, run};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
@@ -39,8 +39,8 @@ impl Lab {
     /// A disk of the host that can be filled.
     fn mount(&self, disk: usize) -> Result<&TestMount> {
         match self.disk(HOST, disk) {
-            PoolDisk::Mount(mount) => Ok(mount),
-            PoolDisk::Modelled(_) => Err(TestkitError::Expectation("it is modelled".into())),
+            NodeDisk::Mount(mount) => Ok(mount),
+            NodeDisk::Modelled(_) => Err(TestkitError::Expectation("it is modelled".into())),
         }
     }
 
@@ -84,7 +84,7 @@ impl Lab {
     /// Nothing is wrong by the exit code and the numbers, and this much has no parity: as the
     /// command and the web port say.
     fn expect_unprotected(&mut self, unprotected: u64, protected: u64) -> Result<()> {
-        let (code, now) = self.pool(HOST, &["status"])?;
+        let (code, now) = self.parity(HOST, &["status"])?;
         expect_eq("exit code", code, Some(0))?;
         for (name, wanted) in [
             ("unprotected_bytes", unprotected),
@@ -135,7 +135,7 @@ impl Lab {
         self.write("refused", 24)?;
         let now = self.wait_protected(HOST)?;
         let why = refuses(&now, &dir.display().to_string());
-        println!("pool: a disk takes no parity: {why}");
+        println!("parity: a disk takes no parity: {why}");
         expect(why.is_string(), || now.to_string())?;
         self.check_all()
     }
@@ -160,7 +160,7 @@ impl Lab {
         let now = self.wait_status(HOST, "what is kept has made room", |now| {
             bytes(now, "kept_bytes") <= 4 * BLOCK
         })?;
-        println!("pool: after deletes on full disks: {now}");
+        println!("parity: after deletes on full disks: {now}");
         self.wait_room_known()?;
         self.wait_protected(HOST)?;
         self.check_all()?;

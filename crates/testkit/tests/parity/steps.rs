@@ -87,7 +87,7 @@ impl Lab {
             self.fs.wait_replicas(path, HOSTS, seconds(60))?;
         }
         self.wait_protected(0)?;
-        let (code, answer) = self.pool(0, &["scrub", "--wait", "60"])?;
+        let (code, answer) = self.parity(0, &["scrub", "--wait", "60"])?;
         expect(code == Some(0), || answer.to_string())?;
         self.check_all()?;
         passed()
@@ -126,7 +126,7 @@ impl Lab {
             self.cluster.node(host).kill()?;
             self.cluster.start_node(host)?;
             self.cluster.wait_all_live()?;
-            println!("pool: killed while a replica came to {dir}");
+            println!("parity: killed while a replica came to {dir}");
         }
         Ok(())
     }

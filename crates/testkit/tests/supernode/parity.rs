@@ -2,15 +2,14 @@
 
 use super::{BLOCK, NAMES, address};
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::{hayloft_binary, scratch};
+use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::mounts::TestMount;
 use hayloft_testkit::node::{Kind, VirtualSite};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, TestkitError, VolumeSpec};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, TestkitError, VolumeSpec, parity};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Disks of the host, for groups of four members.
 const DISKS: usize = 5;
@@ -117,18 +116,10 @@ impl ParityLab {
         files.try_for_each(|(path, seed, _)| self.fs.check(path, BLOCK, *seed))
     }
 
-    fn pool(&self, arguments: &[&str]) -> Result<(Option<i32>, Value)> {
-        let binary = hayloft_binary()?;
-        let conf = self.cluster.nodes().next().map(|node| node.conf_dir());
-        let ran = Command::new(&binary)
-            .arg("parity")
-            .args(arguments)
-            .args(["--json", "--conf"])
-            .arg(conf.unwrap_or_default())
-            .output()
-            .map_err(TestkitError::file("running", &binary))?;
-        let answer = serde_json::from_slice(&ran.stdout).unwrap_or_default();
-        Ok((ran.status.code(), answer))
+    fn parity(&self, arguments: &[&str]) -> Result<(Option<i32>, Value)> {
+        let node = self.cluster.nodes().next();
+        let node = node.ok_or_else(|| TestkitError::Expectation("no node".into()))?;
+        parity::said(node, arguments)
     }
 
     /// Waits until all files that a running node has are protected.
@@ -136,7 +127,7 @@ impl ParityLab {
         let wanted = self.files.len() as u64 * BLOCK;
         wait::until(&format!("{wanted} bytes protected"), seconds(240), || {
             std::thread::sleep(seconds(1));
-            let (code, now) = self.pool(&["status"])?;
+            let (code, now) = self.parity(&["status"])?;
             expect_eq("lost", bytes(&now, "lost_bytes"), 0)?;
             let done = bytes(&now, "protected_bytes") == wanted
                 && bytes(&now, "unprotected_bytes") == 0
@@ -194,10 +185,10 @@ impl ParityLab {
         for path in &found {
             let _ = hayloft_testkit::files::flip_byte(path, 1000);
         }
-        let (code, now) = self.pool(&["scrub", "--wait", "120"])?;
+        let (code, now) = self.parity(&["scrub", "--wait", "120"])?;
         expect_eq("exit code of the scrub", code, Some(1))?;
         expect(bytes(&now, "damaged_bytes") > 0, || now.to_string())?;
-        let (code, now) = self.pool(&["status"])?;
+        let (code, now) = self.parity(&["status"])?;
         expect_eq("exit code", code, Some(1)).inspect_err(|_| println!("supernode: {now}"))?;
         passed()
     }
