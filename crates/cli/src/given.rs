@@ -3,9 +3,22 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use hayloft_conf::{Configuration, keys};
 
 use crate::error::CliError;
+
+/// Whose configuration a command reads, and how it answers.
+#[derive(Debug, Args)]
+pub struct WhereArgs {
+    /// Directory of core-site.xml and hdfs-site.xml
+    /// [default: $HADOOP_CONF_DIR, $HADOOP_HOME/etc/hadoop or /etc/hadoop/conf].
+    #[arg(long, value_name = "DIR")]
+    pub conf: Option<PathBuf>,
+    /// Report as JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// A variable that names a path; an empty one counts as unset.
 pub fn environment(name: &str) -> Option<PathBuf> {

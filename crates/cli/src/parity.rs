@@ -17,6 +17,7 @@ use hayloft_console::size;
 use hayloft_protection::{ParityRequest, ParityStatus};
 
 use crate::error::{CliError, FINDING};
+use crate::given::{WhereArgs, conf_dir, data_dirs};
 
 /// A running node says anew how it is at least so often.
 const FRESH: Duration = Duration::from_secs(120);
@@ -40,7 +41,7 @@ enum ParityCommand {
     /// Say how much is protected, unprotected, degraded, lost and still to be rebuilt, as of now
     /// (exit code 1 if anything is degraded, damaged, lost or unprotected for long, or if no node
     /// says so).
-    Status(PlaceArgs),
+    Status(WhereArgs),
     /// Have the node compare all parity and records with their checksums, mend what is damaged, and
     /// wait until that is done (exit code 1 if something is degraded, damaged or lost then).
     Scrub(WaitArgs),
@@ -50,20 +51,9 @@ enum ParityCommand {
 }
 
 #[derive(Debug, Args)]
-struct PlaceArgs {
-    /// Directory of core-site.xml and hdfs-site.xml
-    /// [default: $HADOOP_CONF_DIR, $HADOOP_HOME/etc/hadoop or /etc/hadoop/conf].
-    #[arg(long, value_name = "DIR")]
-    conf: Option<PathBuf>,
-    /// Report as JSON on stdout.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
 struct WaitArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    place: WhereArgs,
     /// Give up after so many seconds; the node goes on.
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400,
         value_parser = clap::value_parser!(u64).range(1..=864_000))]
@@ -92,21 +82,13 @@ pub fn run(args: &ParityArgs) -> Result<ExitCode, CliError> {
 }
 
 /// The directories of the node's volumes.
-fn volumes(args: &PlaceArgs) -> Result<Vec<PathBuf>, CliError> {
-    let config = Configuration::load(&crate::given::conf_dir(args.conf.as_deref())?, &[])?;
+fn volumes(args: &WhereArgs) -> Result<Vec<PathBuf>, CliError> {
+    let config = Configuration::load(&conf_dir(args.conf.as_deref())?, &[])?;
     if config.get(&keys::PARITY).is_none() {
         let advice = "set hayloft.parity to K+M, such as 6+1";
         return Err(CliError::new("no parity is configured", "", advice));
     }
-    let nodes = config.virtual_nodes()?;
-    let dirs = match nodes.is_empty() {
-        true => config.get(&keys::DATA_DIRS),
-        false => nodes
-            .iter()
-            .flat_map(|node| node.config.get(&keys::DATA_DIRS))
-            .collect(),
-    };
-    Ok(dirs.into_iter().map(|dir| dir.path).collect())
+    data_dirs(&config)
 }
 
 /// The newest status on the volumes: the node changes to another one when a disk fails. Volumes
@@ -255,7 +237,7 @@ fn age(status: &ParityStatus) -> Duration {
     now.saturating_sub(Duration::from_millis(status.at_ms))
 }
 
-fn report(args: &PlaceArgs, status: &ParityStatus) -> Result<ExitCode, CliError> {
+fn report(args: &WhereArgs, status: &ParityStatus) -> Result<ExitCode, CliError> {
     if args.json {
         let text = serde_json::to_string_pretty(status)
             .map_err(|error| CliError::new(format!("cannot write JSON: {error}"), "", ""))?;

@@ -16,6 +16,7 @@ use hayloft_console::progress::ProgressStep;
 use hayloft_wire::ids::PoolId;
 
 use crate::error::CliError;
+use crate::given::WhereArgs;
 use namenode::{ConfiguredNameNodes, PoolNameNode};
 use report::{TrashPool, TrashReport, TrashVolume, VolumeLeftovers};
 
@@ -34,27 +35,16 @@ pub struct TrashArgs {
 enum TrashCommand {
     /// Say what trash and previous hold, by volume and pool, and what of the trash the NameNode
     /// still knows (exit code 1 if they hold anything).
-    List(PlaceArgs),
+    List(WhereArgs),
     /// Say which deleted replicas the NameNode does not know any more; with --yes remove them.
     /// Nothing goes while an upgrade may be rolled back (exit code 1 if something is in the way).
     Purge(PurgeArgs),
 }
 
 #[derive(Debug, Args)]
-struct PlaceArgs {
-    /// Directory of core-site.xml and hdfs-site.xml
-    /// [default: $HADOOP_CONF_DIR, $HADOOP_HOME/etc/hadoop or /etc/hadoop/conf].
-    #[arg(long, value_name = "DIR")]
-    conf: Option<PathBuf>,
-    /// Report as JSON on stdout.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
 struct PurgeArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    place: WhereArgs,
     /// Remove them; without it nothing is changed.
     #[arg(long)]
     yes: bool,
