@@ -29,6 +29,7 @@ plain_tests() {
 }
 
 build_tests() {
+    mkdir -p target
     cargo test --workspace --features "$features" --locked --no-run 2>&1 | tee "$built.log"
     sed -nE 's/^ *Executable .*\((.*)\)$/\1/p' "$built.log" >"$built"
 }

@@ -14,7 +14,8 @@ This page is generated from [experiments.json](experiments.json) by
 `HAYLOFT_BLESS=1 cargo test -p hayloft-lab --test figures`: do not edit it.
 [The experiments](../../../docs/evaluate/experiments.md) says what follows from which figure.
 
-Three figures in a cell are the median (lowest to highest) of the rounds. Figures with commas
+Commands are as they were given then; `hayloft lab` is `hayloft-lab` now. Three figures in a cell
+are the median (lowest to highest) of the rounds. Figures with commas
 between them are one a round, or one for writing and one for reading. Shares are from 0 to 1.
 Answers of a modelled disk that came more than 2 ms late are counted as late.
 ";
