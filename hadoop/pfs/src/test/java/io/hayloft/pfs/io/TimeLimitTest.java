@@ -74,11 +74,20 @@ class TimeLimitTest {
   }
 
   @Test
-  void aCloseWithoutAWaitHappensOrIsLeft() throws IOException {
+  void aCloseWithoutAWaitHappensOrIsLeft() throws Exception {
     AtomicBoolean closed = new AtomicBoolean();
     limit.closeSoon("close", () -> closed.set(true));
     limit.run("drain", () -> null);
     assertTrue(closed.get());
+    // The call before leaves its room after it has answered: not later than this one begins.
+    CountDownLatch hangs = new CountDownLatch(1);
+    limit.startIfRoom(
+        "hang",
+        () -> {
+          hangs.countDown();
+          return hang();
+        });
+    assertTrue(hangs.await(20, TimeUnit.SECONDS));
     int left = 0;
     while (limit.startIfRoom("hang", this::hang) != null) {
       left++;
