@@ -44,6 +44,7 @@ mod mount;
 mod pair;
 mod residency;
 mod sys;
+mod unbroken;
 
 pub use allocator::PatientAllocator;
 pub use behind::{CacheHints, WriteBehind};
@@ -71,3 +72,4 @@ pub use mount::{Mount, mount_of};
 pub use pair::{FileWrite, write_pair};
 pub use residency::is_resident;
 pub use sys::{shut_down_file_system, write_back_file};
+pub use unbroken::{services_broken, told_if_broken, unbroken};

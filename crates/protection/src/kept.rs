@@ -128,7 +128,7 @@ impl Parity {
             }
         }
         *known = still;
-        found.sort_by_key(|keeping| (Reverse(keeping.bytes()), keeping.since));
+        found.sort_by_cached_key(|keeping| (Reverse(keeping.bytes()), keeping.since));
         found
     }
 

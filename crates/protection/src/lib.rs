@@ -214,6 +214,9 @@ pub struct Parity {
     incomplete: AtomicBool,
     /// The background task runs.
     running: Mutex<bool>,
+    /// The next round is wrong.
+    #[cfg(test)]
+    panics: std::sync::atomic::AtomicBool,
     /// When files without a record are looked for next; `None`: they were.
     clean_at: Mutex<Option<Instant>>,
     /// Requests that were carried out and whose files cannot be removed.
@@ -313,6 +316,8 @@ impl Parity {
             first_known: OnceLock::new(),
             incomplete: AtomicBool::new(false),
             running: Mutex::default(),
+            #[cfg(test)]
+            panics: std::sync::atomic::AtomicBool::default(),
             clean_at: Mutex::new(Some(Instant::now())),
             stuck_requests: Mutex::default(),
             scan: Mutex::default(),

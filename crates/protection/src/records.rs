@@ -156,12 +156,13 @@ impl Parity {
             .filter_map(|m| usable(&m.storage))
             .collect();
         // A record that is written again stays where it is.
-        members.sort_by_key(|place| {
+        // Room changes while it is compared: a sort that asks twice may panic.
+        members.sort_by_cached_key(|place| {
             let has_one = record.copies.contains(&place.volume.info.id);
             (!has_one, std::cmp::Reverse(place.volume.room()))
         });
         let mut others = self.usable_places();
-        others.sort_by_key(|place| std::cmp::Reverse(place.volume.room()));
+        others.sort_by_cached_key(|place| std::cmp::Reverse(place.volume.room()));
         let parity = parity.filter_map(usable);
         let mut chosen: Vec<UnitPlace> = Vec::new();
         for place in parity.chain(members).chain(others) {

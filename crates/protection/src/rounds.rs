@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hayloft_io::locks;
+use hayloft_io::{locks, unbroken};
 use hayloft_parity::{DiskRoom, GroupPlan, Unprotected, form};
 use hayloft_store::inside::Slot;
 use hayloft_store::{StoreError, StoreErrorKind};
@@ -40,8 +40,15 @@ const FULL_PAUSE: Duration = Duration::from_secs(60);
 pub fn start(parity: &Arc<Parity>) {
     let mut running = locks::lock(&parity.running);
     if !std::mem::replace(&mut *running, true) {
-        tokio::spawn(run(Arc::clone(parity)));
-        tokio::spawn(requests::answer_requests(Arc::downgrade(parity)));
+        let rounds = Arc::clone(parity);
+        tokio::spawn(async move { unbroken("parity", || run(Arc::clone(&rounds))).await });
+        let asked = Arc::downgrade(parity);
+        tokio::spawn(async move {
+            unbroken("answers to requests about parity", || {
+                requests::answer_requests(asked.clone())
+            })
+            .await;
+        });
     }
 }
 
@@ -82,6 +89,8 @@ impl Parity {
     /// One round. An error is a test that ends here.
     pub(crate) async fn round(self: &Arc<Self>) -> Result<(), ParityEnded> {
         let _turn = self.round.lock().await;
+        #[cfg(test)]
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "wrong once");
         if !self.is_ready() {
             return Ok(());
         }

@@ -398,7 +398,7 @@ pub async fn publish_anyway(parity: &Parity) {
     };
     let mut places = parity.places();
     places.retain(|place| parity.answers(&place.volume));
-    places.sort_by_key(|place| !parity.takes_files(&place.volume));
+    places.sort_by_cached_key(|place| !parity.takes_files(&place.volume));
     for place in places {
         match write_status(&place, contents.clone()).await {
             Ok(()) => {

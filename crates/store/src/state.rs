@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use hayloft_io::decorators::Sampling;
-use hayloft_io::locks;
+use hayloft_io::{locks, unbroken};
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -217,6 +217,15 @@ impl StoreState {
                 "the operation did not end: {error}"
             ))),
         }
+    }
+
+    /// Runs a service for as long as the store runs. One that panics begins again.
+    pub(crate) fn serve<S: Future<Output = ()> + Send + 'static>(
+        &self,
+        what: &'static str,
+        begin: impl Fn() -> S + Send + 'static,
+    ) {
+        self.tasks.spawn(unbroken(what, begin).in_current_span());
     }
 
     /// Sends an event; waits when the node is behind.

@@ -1,6 +1,7 @@
 //! The store's front door for single replicas.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
 
@@ -9,6 +10,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::reader::{MissingMeta, ReplicaReader};
 use crate::state::StoreState;
 use crate::store::Store;
+use crate::transitions::volume_failure;
 use crate::types::{RecoveryInfo, ReplicaRef, TakenOver, WriteOptions};
 use crate::writer::ReplicaWriter;
 use crate::writer::{block_recovery, create, pipeline_recovery};
@@ -114,7 +116,8 @@ impl Store {
         let block = block.clone();
         self.run(|inner| async move {
             rebuild_first(&inner, &block).await?;
-            pipeline_recovery::recover_close(&inner, &block, new_gs, expected_len).await
+            let work = || pipeline_recovery::recover_close(&inner, &block, new_gs, expected_len);
+            mending(&inner, &block, work).await
         })
         .await
     }
@@ -273,18 +276,57 @@ async fn rebuild_first(inner: &Arc<StoreState>, block: &ExtendedBlock) -> Result
     }
 }
 
-/// Does `work`, and once more if it found the replica damaged and its protection could mend it.
+/// How long a change of a replica waits for the check of a disk that failed it.
+const CHECKED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Does `work`, and once more if it found the replica damaged, or its disk failed meanwhile, and
+/// its protection could mend that.
 async fn mending<T, W: Future<Output = Result<T, StoreError>>>(
     inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     work: impl Fn() -> W,
 ) -> Result<T, StoreError> {
+    let began = Instant::now();
     match (work().await, &inner.protection) {
         (Err(e), Some(protection))
             if e.kind() == StoreErrorKind::Corrupt && protection.heal_now(inner, block).await =>
         {
             work().await
         }
+        (Err(e), Some(protection))
+            if is_of_disk(&e) && lost_its_disk(inner, block, began).await =>
+        {
+            protection.rebuild_first(inner, block).await?;
+            work().await
+        }
         (other, _) => other,
     }
+}
+
+/// Whether a disk may be to blame for an error.
+fn is_of_disk(error: &StoreError) -> bool {
+    matches!(
+        error.kind(),
+        StoreErrorKind::Io | StoreErrorKind::VolumeFailed
+    )
+}
+
+/// Whether a check, begun after `since`, fails the disk of a replica that its group can decode.
+async fn lost_its_disk(inner: &Arc<StoreState>, block: &ExtendedBlock, since: Instant) -> bool {
+    let (id, Ok(pool)) = (block.block.id, inner.pool(&block.pool)) else {
+        return false;
+    };
+    let slot = pool.slot(id).ok();
+    if let Some(slice) = slot.and_then(|slot| pool.slice(slot.volume()).ok()) {
+        let index = slice.volume.index;
+        let judged = async {
+            volume_failure::check_since(inner, &slice.volume, since).await;
+            // Another task may be about to take its replicas out.
+            while slice.volume.is_failed() && pool.slot(id).is_ok_and(|s| s.volume() == index) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let _in_time = tokio::time::timeout(CHECKED_WITHIN, judged).await;
+    }
+    pool.degraded_replica(id).is_some()
 }

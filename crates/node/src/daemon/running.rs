@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use hayloft_io::told_if_broken;
 use hayloft_protection::ParityProtection;
 use hayloft_store::{StartOption, Store, StoreEvent, StoreProtection, StoreShared};
 use tokio::sync::mpsc;
@@ -34,6 +35,9 @@ const NOTHING_TO_SERVE: &str = "no NameNode of the configuration can be served a
 const DISKS_FAILED: &str = "no volume is left, or more have failed than \
     dfs.datanode.failed.volumes.tolerated allows: repair or remove the directories named above, \
     and start again";
+
+const BROKEN: &str = "a defect of Hayloft ended a service that the node needs (see the error \
+    above): start again, and report it";
 
 /// What the nodes of a process have together.
 #[derive(Clone)]
@@ -138,6 +142,8 @@ pub(super) struct Running {
     machinery: Machinery,
     /// Cancelled by the NameNode services when too many disks have failed.
     disks_failed: CancellationToken,
+    /// A service has panicked without which the node is of no use.
+    broken: CancellationToken,
 }
 
 impl Running {
@@ -225,6 +231,7 @@ impl Running {
             tasks,
             machinery: machinery.clone(),
             disks_failed,
+            broken: CancellationToken::new(),
         };
         running.serve(news, xceivers, bound);
         Ok(running)
@@ -242,12 +249,23 @@ impl Running {
         let stop = self.node.stop.child_token();
         self.span
             .in_scope(|| crate::http::serve(self.node.clone(), bound.web, shares.web, stop));
-        self.tasks.spawn(events.instrument(self.span.clone()));
-        self.tasks.spawn(transfer.instrument(self.span.clone()));
-        self.tasks.spawn(rpc.instrument(self.span.clone()));
+        self.carry("news of the store", events);
+        self.carry("data transfer port", transfer);
+        self.carry("RPC port", rpc);
         if self.machinery.store.is_some() {
             self.machinery.xceivers.introduce(&self.node.store);
         }
+    }
+
+    /// Runs a service without which the node is of no use: it stops when that panics.
+    fn carry(&self, what: &'static str, service: impl Future<Output = ()> + Send + 'static) {
+        let broken = self.broken.clone();
+        let carried = async move {
+            if told_if_broken(what, service).await.is_none() {
+                broken.cancel();
+            }
+        };
+        self.tasks.spawn(carried.instrument(self.span.clone()));
     }
 
     /// Runs to the end, and stops.
@@ -270,6 +288,7 @@ impl Running {
             () = node.stop.cancelled() => Ok(()),
             () = node.stop_for_upgrade.cancelled() => Ok(()),
             () = self.disks_failed.cancelled() => Err(StartError::Stopped(DISKS_FAILED.to_owned())),
+            () = self.broken.cancelled() => Err(StartError::Stopped(BROKEN.to_owned())),
             () = self.namenodes.wait_all_ended() => {
                 Err(StartError::Stopped(NOTHING_TO_SERVE.to_owned()))
             }

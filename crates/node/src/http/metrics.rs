@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hayloft_io::disk::ClassStats;
-use hayloft_io::{IoClass, Means};
+use hayloft_io::{IoClass, Means, services_broken};
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::exposition::Exposition;
@@ -66,6 +66,11 @@ fn node(text: &mut Exposition, host: &dyn WebHost) {
     for means in Means::ALL {
         text.sample("shortages_total", &[("what", means.name())], means.met());
     }
+    text.one(
+        ("services_broken_total", "counter"),
+        "How often a defect of Hayloft ended a service, which began again.",
+        services_broken(),
+    );
     text.family("active", "gauge", "What the data transfer port does now.");
     for (name, activity) in [
         ("connections", Activity::Connection),

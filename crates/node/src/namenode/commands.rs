@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hayloft_io::told_if_broken;
 use hayloft_store::{RollingUpgradeState, StoreErrorKind};
 use hayloft_wire::ids::{Block, PoolId};
 use hayloft_wire::proto::datanode::{
@@ -75,21 +76,8 @@ impl Commander {
                 continue;
             };
             let began = Instant::now();
-            let kind = match order {
-                Order::RollingUpgrade(state) => {
-                    self.rolling_upgrade(&pool, state).await;
-                    "rolling upgrade".to_owned()
-                }
-                Order::Command {
-                    from,
-                    address,
-                    command,
-                } => {
-                    let kind = command.cmd_type();
-                    self.command(&pool, from, &address, *command).await;
-                    format!("{kind:?}")
-                }
-            };
+            let done = told_if_broken("an order of the NameNode", self.carry_out(&pool, order));
+            let Some(kind) = done.await else { continue };
             let took = began.elapsed();
             let activity = &self.service.node.activity;
             activity.add(Count::NumProcessedCommands, 1);
@@ -103,6 +91,25 @@ impl Commander {
             {
                 tracing::warn!(%pool, "the NameNode's command {kind} took {:.1} \
                     s", took.as_secs_f64());
+            }
+        }
+    }
+
+    /// Carries out an order; its kind.
+    async fn carry_out(&self, pool: &PoolId, order: Order) -> String {
+        match order {
+            Order::RollingUpgrade(state) => {
+                self.rolling_upgrade(pool, state).await;
+                "rolling upgrade".to_owned()
+            }
+            Order::Command {
+                from,
+                address,
+                command,
+            } => {
+                let kind = command.cmd_type();
+                self.command(pool, from, &address, *command).await;
+                format!("{kind:?}")
             }
         }
     }

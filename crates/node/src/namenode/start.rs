@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hayloft_io::unbroken;
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
@@ -42,7 +43,7 @@ fn add_actor(service: &Arc<PoolService>, addr: NameNodeAddr) {
     let node = Arc::clone(&service.node);
     let service = Arc::clone(service);
     let serving = async move {
-        let end = life::run(&actor, &service).await;
+        let end = unbroken("NameNode", || life::run(&actor, &service)).await;
         if let End::Refused(reason) = &end {
             tracing::error!(
                 namenode = actor.address,

@@ -2,6 +2,8 @@
 
 use super::*;
 
+use std::sync::atomic::Ordering;
+
 use hayloft_io::decorators::{Effect, FaultRule};
 use hayloft_io::{IoError, IoErrorKind, IoOp};
 
@@ -72,6 +74,29 @@ async fn a_disk_that_fails_or_is_full_for_parity_alone_is_left_out() {
         let status_file = |n: usize| ParityStatus::file(&node.dir.path().join(format!("data{n}")));
         assert!(!status_file(0).exists() && status_file(1).exists());
     }
+}
+
+/// A defect ends one round, not parity.
+#[tokio::test]
+async fn a_round_that_panics_is_followed_by_others() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = protected(dir.path(), 4, shape(2, 1));
+    config.parity.interval = Duration::from_millis(50);
+    let node = Node::start(dir, 4, config).await;
+    node.parity.panics.store(true, Ordering::Relaxed);
+    let all = put_some(&node, 1..13).await;
+    let protected = async {
+        while status(&node).protected_bytes < all {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(60), protected).await;
+    assert!(in_time.is_ok(), "{:?}", status(&node));
+    assert!(
+        !node.parity.panics.load(Ordering::Relaxed),
+        "no round was wrong"
+    );
+    assert!(hayloft_io::services_broken() > 0);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hayloft_io::IoClass;
 use hayloft_wire::ids::PoolId;
 use tokio::time::Instant;
-use tracing::{Instrument as _, debug, info};
+use tracing::{debug, info};
 
 use super::look::{Looker, Pace};
 use crate::background::scanner_cursor::Cursor;
@@ -38,12 +38,15 @@ pub fn start(inner: &Arc<StoreState>) {
         if volume.is_scanned.swap(true, Ordering::Relaxed) {
             continue;
         }
-        let scanner = Scanner {
-            looker: Looker::new(inner, &volume),
-            pace: Pace::rate(config.bytes_per_second),
-            rounds: HashMap::new(),
-        };
-        inner.tasks.spawn(scanner.run().in_current_span());
+        let looker = Looker::new(inner, &volume);
+        inner.serve("block scanner", move || {
+            let scanner = Scanner {
+                looker: looker.clone(),
+                pace: Pace::rate(config.bytes_per_second),
+                rounds: HashMap::new(),
+            };
+            scanner.run()
+        });
     }
 }
 

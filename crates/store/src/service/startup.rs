@@ -6,10 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta, is_of_the_disk, locks};
 use tokio::sync::mpsc;
-use tracing::{Instrument as _, info, warn};
+use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::background::space_watch::watch_space;
+use crate::background::{directory_scanner, idle_files};
 use crate::config::{StoreConfig, VolumeConfig, tolerated};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::{FILE_MODE, now_ms};
@@ -57,10 +58,12 @@ pub async fn open(
     crate::transitions::delete::start_lanes(&inner);
     crate::background::block_scanner::start(&inner);
     crate::background::suspects::start(&inner);
-    let scanner = crate::background::directory_scanner::run(Arc::clone(&inner));
-    inner.tasks.spawn(scanner.in_current_span());
-    let idle_files = crate::background::idle_files::run(Arc::clone(&inner));
-    inner.tasks.spawn(idle_files);
+    let served = Arc::clone(&inner);
+    inner.serve("directory scanner", move || {
+        directory_scanner::run(Arc::clone(&served))
+    });
+    let served = Arc::clone(&inner);
+    inner.serve("idle files", move || idle_files::run(Arc::clone(&served)));
     Ok(inner)
 }
 
@@ -204,8 +207,10 @@ pub async fn admit(
     let mount = mount.filter(|_| !opened.engine.capabilities().stubs);
     let mount = mount.map(|mount| mount.point).unwrap_or_default();
     let volume = list(inner, Volume::new(opened, info, mount, file_system))?;
-    let watch = watch_space(Arc::clone(inner), Arc::clone(&volume));
-    inner.tasks.spawn(watch.in_current_span());
+    let served = (Arc::clone(inner), Arc::clone(&volume));
+    inner.serve("free space", move || {
+        watch_space(Arc::clone(&served.0), Arc::clone(&served.1))
+    });
     if let Err(error) = open_mark(inner, &volume).await {
         volume.set_failed();
         volume_failure::remove_from_service(inner, &volume);
@@ -214,8 +219,10 @@ pub async fn admit(
     if volume.unclean_since.is_some() {
         sync_earlier(inner, &volume);
     }
-    let rounds = commit::run(Arc::clone(inner), Arc::clone(&volume));
-    inner.tasks.spawn(rounds.in_current_span());
+    let served = (Arc::clone(inner), Arc::clone(&volume));
+    inner.serve("commit rounds", move || {
+        commit::run(Arc::clone(&served.0), Arc::clone(&served.1))
+    });
     Ok(volume)
 }
 

@@ -17,7 +17,7 @@ use crate::replica::{LiveReplica, Slot};
 use crate::state::StoreState;
 use crate::types::StoreEvent;
 use crate::volume::Volume;
-use crate::volume::commit_rounds::{CLASS, Committed, ReplicaKey, Touched};
+use crate::volume::commit_rounds::{CLASS, CommitRounds, Committed, ReplicaKey, Touched};
 use crate::volume::stop_mark::Mark;
 
 /// Files that a round syncs at the same time. A client's syncs have the other threads.
@@ -77,12 +77,24 @@ pub async fn run(inner: Arc<StoreState>, volume: Arc<Volume>) {
     }
 }
 
+/// A round that panics has synced nothing of what it took.
+struct LostOnPanic<'a>(&'a CommitRounds);
+
+impl Drop for LostOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.note_lost();
+        }
+    }
+}
+
 /// Makes all that was written before it durable; whether that was so. Also the last thing before a
 /// clean stop.
 pub async fn round(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let rounds = &volume.commits;
     let _running = rounds.running.lock().await;
     let began = now_ms();
+    let _lost = LostOnPanic(rounds);
     let (replicas, dirs) = rounds.take();
     if replicas.is_empty() && dirs.is_empty() {
         rounds.ended.notify_waiters();

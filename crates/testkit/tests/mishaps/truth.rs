@@ -111,7 +111,7 @@ impl Lab {
         wait::until("a status that is so", seconds(30), || {
             let (code, now) = self.parity(&["status"])?;
             let of = |name: &str| now[name].as_u64().unwrap_or(u64::MAX);
-            let lacking = of("degraded_bytes") + of("lost_bytes");
+            let lacking = of("degraded_bytes").saturating_add(of("lost_bytes"));
             expect(code != Some(0) || lacking == 0, || {
                 format!("exit code 0 with something degraded or lost: {now}")
             })?;
