@@ -12,8 +12,8 @@ use bytes::Bytes;
 use crate::engine::{OpenMode, SyncKind};
 use crate::engines::Blocking;
 use crate::error::IoError;
-use crate::means::patiently;
 use crate::meta::Space;
+use crate::shortage::patiently;
 use crate::sys::write_back_file;
 
 /// Bytes copied at a time.

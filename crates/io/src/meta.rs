@@ -17,8 +17,8 @@ use crate::disk::{Disk, Lane};
 use crate::engine::IoFuture;
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::lock::RecordLock;
-use crate::means::patiently;
 use crate::mount::{self, Mount};
+use crate::shortage::patiently;
 
 /// Watches, delays or refuses operations on names; how decorators take part in [`Meta`].
 pub trait MetaHook: Send + Sync + fmt::Debug {

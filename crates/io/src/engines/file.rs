@@ -25,7 +25,7 @@ use crate::engine::{Advice, OpenMode, SyncKind};
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::known::known;
 use crate::load::load;
-use crate::means::patiently;
+use crate::shortage::patiently;
 use crate::sys;
 
 /// Bytes handed to the page cache in one call. The kernel allocates in as few pieces of memory as
