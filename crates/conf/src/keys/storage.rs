@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::keys;
-use hayloft_io::calibrate::Media;
+use hayloft_io::Media;
 use hayloft_parity::{ParityDisks, ParityShape};
 
 use crate::choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};

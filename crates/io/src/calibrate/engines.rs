@@ -13,9 +13,10 @@ use super::target::{REQUEST, Scratch, noise};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::{Disk, DiskConfig};
-use crate::engine::{Advice, EngineFile, OpenMode, SyncKind};
+use crate::engine::EngineFile;
 use crate::engines::{EngineConfig, engine_for};
 use crate::error::IoError;
+use crate::types::{Advice, OpenMode, SyncKind};
 
 /// The engines that a volume can have.
 const COMPARED: [&str; 2] = ["posix", "direct"];
