@@ -29,6 +29,7 @@ pub(super) fn findings(
     host: &dyn WebHost,
     disks: &[(String, DiskStats)],
     actors: &[ActorInfo],
+    parity: Option<&ParityStatus>,
 ) -> Vec<Finding> {
     let failures = host.store().failure_summary();
     let failed = failures.failed_locations.iter().zip(&failures.reasons);
@@ -37,7 +38,7 @@ pub(super) fn findings(
         .collect();
     troubles.extend(host.volumes().what.iter().filter_map(of_volume));
     troubles.extend(actors.iter().filter_map(of_namenode));
-    troubles.extend(host.parity().iter().flat_map(of_parity));
+    troubles.extend(parity.into_iter().flat_map(of_parity));
     let mut all: Vec<Finding> = troubles.into_iter().map(Finding::trouble).collect();
     let now = Instant::now();
     for (name, stats) in disks {

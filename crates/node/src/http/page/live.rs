@@ -45,12 +45,9 @@ pub fn live(host: &dyn WebHost) -> Value {
             "error_files": volume.errors.places,
         })
     });
-    let findings = findings(host, disks, &actors);
-    let states = |status| {
-        parity_states(&status)
-            .into_iter()
-            .collect::<BTreeMap<_, _>>()
-    };
+    let parity = host.parity();
+    let findings = findings(host, disks, &actors, parity.as_ref());
+    let states = |status| BTreeMap::from(parity_states(status));
     json!({
         "name": format!("{}:{}", identity.host_name, identity.xfer_port),
         // The page reckons with the time of what the disks had done.
@@ -67,7 +64,7 @@ pub fn live(host: &dyn WebHost) -> Value {
         "written_bytes": stats.bytes_written.get(),
         "resident": resident_bytes(),
         "failed_volumes": host.store().failure_summary().failed_locations.len(),
-        "parity": host.parity().map(states),
+        "parity": parity.as_ref().map(states),
         "findings": findings.iter().map(Finding::to_json).collect::<Vec<_>>(),
         "volumes": volumes.collect::<Vec<_>>(),
         "namenodes": actors.iter().map(namenode).collect::<Vec<_>>(),
