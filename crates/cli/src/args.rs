@@ -27,30 +27,30 @@ pub enum Command {
     Down(DownArgs),
     /// Say what runs, where it answers, and whether it is well (exit code 1 if not).
     Status(StatusArgs),
-    /// Stock `hadoop fs` on the running cluster: `hayloft fs -ls /`.
+    /// Run the stock `hadoop fs` on the running cluster: `hayloft fs -ls /`.
     Fs(FsArgs),
-    /// Blocks that break the rule on failure domains: find them, mend them.
+    /// Find and mend blocks that break the rule on failure domains.
     Placement(crate::placement::PlacementArgs),
-    /// Files on a parallel file system: where they lie, their copies.
+    /// Say where files lie on a parallel file system, and check and heal their copies.
     Pfs(crate::pfs::PfsArgs),
-    /// Parity over the disks of a node: how it stands, scrub, rebuild.
+    /// Show how parity over the disks of a node stands, scrub it, or rebuild lost units.
     Parity(crate::parity::ParityArgs),
-    /// What the nodes of a cluster do now: space, disks, what is slow and why.
+    /// Show what the nodes of a cluster do now: space, disks, what is slow and why.
     Top(crate::top::TopArgs),
-    /// What upgrades left in trash and previous: what it is, and let it go.
+    /// Show what upgrades left in trash and previous, and remove what no file needs.
     Trash(crate::trash::TrashArgs),
-    /// Virtual nodes of one host: what the rest of a cluster has to know of them.
+    /// Print what the rest of a cluster has to know of the virtual nodes of a host.
     Super(crate::super_node::SuperArgs),
-    /// The I/O engines, and plug-ins: what they do, and whether they keep the contract.
+    /// Describe the I/O engines, and test whether a plug-in keeps their contract.
     Engine(crate::engine::EngineArgs),
     /// For this program itself: work of a plug-in in a process of its own.
     #[command(hide = true)]
     PluginTrial(crate::plugin_trial::TrialArgs),
     /// Measure a volume's device and propose quantum, queue depth and engine.
     Calibrate(crate::calibrate::CalibrateArgs),
-    /// How many disks and workers fit the links of a node, from calibrated disks.
+    /// Reckon how many disks and workers fit the links of a node, from calibrated disks.
     Plan(crate::plan::PlanArgs),
-    /// Files that are not used any more: find them, give them the storage policy COLD.
+    /// Find files that are not used any more, and give them the storage policy COLD.
     Cold(crate::cold::ColdArgs),
 }
 
@@ -67,10 +67,10 @@ pub struct NodeArgs {
     /// Print every key with its value, where it came from and what it does, and stop.
     #[arg(long)]
     pub print_config: bool,
-    /// With --print-config: as JSON.
+    /// With --print-config, print JSON.
     #[arg(long, requires = "print_config", conflicts_with = "markdown")]
     pub json: bool,
-    /// With --print-config: the page of the documentation (defaults, no values).
+    /// With --print-config, print the page of the documentation: defaults without values.
     #[arg(long, requires = "print_config")]
     pub markdown: bool,
     /// Say whether Apache's DataNode may start on the data directories now, and stop
@@ -133,9 +133,9 @@ impl StateArgs {
 pub enum Nodes {
     /// Hayloft's.
     Hayloft,
-    /// Apache's, to compare.
+    /// Apache's, to compare with.
     Apache,
-    /// Both, in turn.
+    /// Hayloft's and Apache's in turn.
     Mixed,
 }
 
@@ -151,7 +151,7 @@ pub struct UpArgs {
     /// Number of storage nodes.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub nodes: u16,
-    /// Instead: one process of so many virtual nodes (hayloft.nodes).
+    /// Start one process of so many virtual nodes instead (hayloft.nodes).
     #[arg(
         long = "super",
         value_name = "N",
@@ -159,13 +159,14 @@ pub struct UpArgs {
         value_parser = clap::value_parser!(u16).range(1..=64),
     )]
     pub virtual_nodes: Option<u16>,
-    /// Whose storage nodes. A stopped cluster may come up with the other kind on the same data.
+    /// Whose storage nodes to start. A stopped cluster may come up with the other kind on the same
+    /// data.
     #[arg(long, value_enum, default_value_t = Nodes::Hayloft)]
     pub kind: Nodes,
     /// Largest heap of the NameNode, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..))]
     pub namenode_heap: u32,
-    /// Start only: copy, compare and search nothing.
+    /// Only start the cluster. Copy, compare and search nothing.
     #[arg(long, conflicts_with = "put")]
     pub no_tour: bool,
     /// Report as JSON on stdout.

@@ -24,20 +24,20 @@ enum EngineCommand {
     /// Print each engine: what an acknowledgement rests on, whether Apache's DataNode may take
     /// over, and when to choose it.
     List(ListArgs),
-    /// Try out a plug-in: the contract of all engines, case by case, on scratch files in DIR
+    /// Test a plug-in against the contract of all engines, case by case, with scratch files in DIR
     /// (exit code 1 if it breaks one).
     Test(TestArgs),
 }
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// Plug-ins to describe too: what they say of themselves.
+    /// Plug-ins to describe too, by what they say of themselves.
     #[arg(value_name = "SO")]
     plugins: Vec<PathBuf>,
     /// Report as JSON on stdout.
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
-    /// As the table of the documentation.
+    /// Print the table of the documentation.
     #[arg(long)]
     markdown: bool,
 }
@@ -47,19 +47,19 @@ struct TestArgs {
     /// The shared object, or the name of an engine of the list.
     #[arg(value_name = "SO")]
     engine: String,
-    /// A directory on the file system that it is for; what is made there goes again.
+    /// A directory on the file system that it is for. What is made there is removed again.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// What the configuration has after the path.
+    /// Options of the plug-in: what the configuration has after its path.
     #[arg(long, value_name = "TEXT", default_value = "")]
     options: String,
-    /// Take the device of the plug-in over, whatever is on it: ALL OF IT IS LOST.
+    /// Let the plug-in take over its device, whatever is on it: ALL OF IT IS LOST.
     #[arg(long)]
     wipe_device: bool,
-    /// Only cases whose name contains this.
+    /// Run only the cases whose names contain this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     case: String,
-    /// A case that lasts longer has failed.
+    /// Seconds after which a case has failed.
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     limit: u64,

@@ -4,10 +4,8 @@
 //! requests. So the command works on the node's host, whatever ports are open. A running node is
 //! asked for its numbers as of now. While it is down the command says what was so last.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
@@ -16,6 +14,7 @@ use hayloft_console::progress::ProgressStep;
 use hayloft_console::size;
 use hayloft_protection::{ParityRequest, ParityStatus};
 
+use crate::apart::{Apart, Said};
 use crate::error::{CliError, FINDING};
 use crate::given::{WhereArgs, conf_dir, data_dirs};
 
@@ -100,17 +99,17 @@ fn read(volumes: &mut Vec<PathBuf>) -> Result<ParityStatus, CliError> {
     let mut newest: Option<ParityStatus> = None;
     for (volume, answer) in asked.into_iter().zip(answers) {
         let left = until.saturating_duration_since(Instant::now());
-        match answer.recv_timeout(left) {
-            Ok(Ok(Some(found))) if newest.as_ref().is_none_or(|n| n.at_ms < found.at_ms) => {
+        match answer.within(left).map(status) {
+            Some(Ok(Some(found))) if newest.as_ref().is_none_or(|n| n.at_ms < found.at_ms) => {
                 newest = Some(found);
             }
-            Ok(Ok(_)) => {}
+            Some(Ok(_)) => {}
             // A dead disk is what this command is for: another volume has the numbers.
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 eprintln!("hayloft: warning: {}: {error}", volume.display());
                 continue;
             }
-            Err(_) => {
+            None => {
                 eprintln!("hayloft: warning: {}: no answer", volume.display());
                 continue;
             }
@@ -141,63 +140,37 @@ fn read_anew(volumes: &mut Vec<PathBuf>) -> Result<(ParityStatus, bool), CliErro
     }
 }
 
-/// What the node says on a volume; nothing comes while the disk gives no answer.
-fn ask(volume: &Path) -> Receiver<std::io::Result<Option<ParityStatus>>> {
-    apart("cat", ParityStatus::file(volume), |said| match said {
+/// Asks what the node says on a volume; nothing comes while the disk gives no answer.
+fn ask(volume: &Path) -> Apart {
+    on_file("cat", &ParityStatus::file(volume))
+}
+
+/// What `cat` made of the file of the node's numbers.
+fn status(said: Said) -> std::io::Result<Option<ParityStatus>> {
+    match said {
         Ok(text) => ParityStatus::parse(&text).map(Some),
         // None was written there yet.
         Err(error) if error.contains("No such file") => Ok(None),
         Err(error) => Err(std::io::Error::other(error)),
-    })
+    }
 }
 
 /// Leaves a request on each volume that takes it in time; on how many.
 fn leave(request: ParityRequest, volumes: &[PathBuf]) -> usize {
     let until = Instant::now() + ANSWER_WITHIN;
-    let touch = |volume: &PathBuf| apart("touch", request.file(volume), |said| said.is_ok());
+    let touch = |volume: &PathBuf| on_file("touch", &request.file(volume));
     let left: Vec<_> = volumes.iter().map(touch).collect();
     let taken = left.iter().filter(|answer| {
         let wait = until.saturating_duration_since(Instant::now());
-        answer.recv_timeout(wait).unwrap_or(false)
+        answer.within(wait).is_some_and(|said| said.is_ok())
     });
     taken.count()
 }
 
-/// Runs a program on a file, and what it said, or its error, through `then`. It is a process of its
-/// own: one that waits for a hung disk could not end. The receiver may give up waiting.
-fn apart<T: Send + 'static>(
-    program: &'static str,
-    file: PathBuf,
-    then: fn(Result<Vec<u8>, String>) -> T,
-) -> Receiver<T> {
-    let (tell, answer) = channel();
-    std::thread::spawn(move || {
-        let run = || {
-            let mut child = Command::new(program)
-                .arg("--")
-                .arg(&file)
-                .env("LC_ALL", "C")
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()?;
-            let (mut text, mut error) = (Vec::new(), String::new());
-            if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
-                let most = ParityStatus::BYTES_MAX;
-                out.take(most).read_to_end(&mut text)?;
-                err.take(most).read_to_string(&mut error)?;
-            }
-            let well = child.wait()?.success();
-            Ok(if well {
-                Ok(text)
-            } else {
-                Err(error.trim().to_owned())
-            })
-        };
-        let said = run().unwrap_or_else(|error: std::io::Error| Err(error.to_string()));
-        let _ = tell.send(then(said));
-    });
-    answer
+/// Runs a program on a file.
+fn on_file(program: &str, file: &Path) -> Apart {
+    let mut command = Command::new(program);
+    Apart::start(command.arg("--").arg(file), ParityStatus::BYTES_MAX)
 }
 
 fn request(args: &WaitArgs, request: ParityRequest) -> Result<ExitCode, CliError> {
@@ -225,7 +198,7 @@ fn request(args: &WaitArgs, request: ParityRequest) -> Result<ExitCode, CliError
         }
         if SystemTime::now() > until {
             let advice = "it goes on; 'hayloft parity status' shows how far it is";
-            return Err(CliError::new("not done yet", "", advice).finding());
+            return Err(CliError::new("the node has not finished", "", advice).finding());
         }
     }
 }
@@ -251,7 +224,7 @@ fn report(args: &WhereArgs, status: &ParityStatus) -> Result<ExitCode, CliError>
         for (name, bytes) in [
             ("protected", status.protected_bytes),
             ("unprotected", status.unprotected_bytes),
-            ("for too long", status.overdue_bytes),
+            ("overdue", status.overdue_bytes),
             ("degraded", status.degraded_bytes),
             ("damaged", status.damaged_bytes),
             ("lost", status.lost_bytes),

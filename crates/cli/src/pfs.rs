@@ -38,24 +38,24 @@ pub struct PfsArgs {
     /// Compare the bytes of copies too, not only their lengths.
     #[arg(long)]
     read: bool,
-    /// `heal`: also files that changed within ten minutes.
+    /// With heal, copy those files too that changed within the last ten minutes.
     #[arg(long)]
     now: bool,
     /// Directory of core-site.xml [default: as Hadoop's command finds it; without the command
     /// $HADOOP_CONF_DIR or /etc/hadoop/conf].
     #[arg(long, value_name = "DIR")]
     conf: Option<PathBuf>,
-    /// The jar [default: hayloft-pfs.jar beside this program, the one that Maven made, or on
-    /// Hadoop's class path].
+    /// The jar of the file system [default: hayloft-pfs.jar beside this program, the one that Maven
+    /// made, or on Hadoop's class path].
     #[arg(long, value_name = "FILE")]
     jar: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PfsAction {
-    /// The servers of each block.
+    /// Print the servers of each block.
     Layout,
-    /// Files whose copies are missing, damaged or not sealed (exit code 1 if there are any).
+    /// Name files whose copies are missing, damaged or not sealed (exit code 1 if there are any).
     Fsck,
     /// Make those copies anew (exit code 1 if some are left).
     Heal,

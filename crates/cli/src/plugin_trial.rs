@@ -15,10 +15,9 @@ use hayloft_io::{
 };
 use serde_json::{Value, json};
 
+use crate::apart::OWN_PROGRAM;
 use crate::error::CliError;
 
-/// This program, also after its file was replaced.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 /// What a process takes besides the case in it.
 const SPARE: Duration = Duration::from_secs(10);
 

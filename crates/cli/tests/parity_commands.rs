@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hayloft_protection::{LackingParityGroup, ParityStatus, VolumeParity};
 use serde_json::Value;
 
-fn pool(args: &[&str], conf: &Path) -> Output {
+fn parity(args: &[&str], conf: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hayloft"))
         .arg("parity")
         .args(args)
@@ -47,17 +47,17 @@ fn leave(dir: &Path, status: &ParityStatus) {
 
 #[test]
 fn without_parity_or_a_node_it_says_what_to_do() {
-    let output = pool(&["status"], conf(None).path());
+    let output = parity(&["status"], conf(None).path());
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("hayloft.parity"), "{output:?}");
     let dir = conf(Some("6+1"));
-    let output = pool(&["status"], dir.path());
+    let output = parity(&["status"], dir.path());
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("start the node"), "{output:?}");
     // What it said long ago: no node is there to do anything.
     leave(&dir.path().join("two"), &ParityStatus::default());
     for order in ["scrub", "rebuild"] {
-        let output = pool(&[order], dir.path());
+        let output = parity(&[order], dir.path());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(said(&output).contains("no node runs"), "{output:?}");
     }
@@ -73,7 +73,7 @@ fn a_disk_that_gives_no_answer_is_left_out() {
     let made = Command::new("mkfifo").arg(&pipe).status();
     assert!(made.expect("runs").success());
     leave(&dir.path().join("two"), &ParityStatus::default());
-    let output = pool(&["status"], dir.path());
+    let output = parity(&["status"], dir.path());
     // Lets the reader that was left behind go.
     drop(std::fs::OpenOptions::new().write(true).open(&pipe));
     // No node says so as of now.
@@ -98,7 +98,7 @@ fn the_newest_status_counts_and_a_finding_shows() {
     };
     leave(&dir.path().join("one"), &old);
     leave(&dir.path().join("two"), &now);
-    let output = pool(&["status", "--json"], dir.path());
+    let output = parity(&["status", "--json"], dir.path());
     assert_eq!(output.status.code(), Some(1), "it is old: {output:?}");
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     for (field, bytes) in [
@@ -129,7 +129,7 @@ fn the_newest_status_counts_and_a_finding_shows() {
         ..now
     };
     leave(&dir.path().join("one"), &degraded);
-    let output = pool(&["status"], dir.path());
+    let output = parity(&["status"], dir.path());
     assert_eq!(output.status.code(), Some(1), "a finding");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -152,7 +152,7 @@ fn a_node_that_gives_no_answer_is_a_finding() {
         ..ParityStatus::default()
     };
     leave(&dir.path().join("one"), &well);
-    let output = pool(&["status"], dir.path());
+    let output = parity(&["status"], dir.path());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = said(&output);
     assert!(

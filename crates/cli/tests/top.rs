@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A server that gives each path's answer; `None` ends the connection without one.
+/// A server that gives each path's answer; `None` ends the connection without one. An answer that
+/// begins with a status has no other.
 fn server(answer: impl Fn(&str) -> Option<String> + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("bound");
@@ -32,6 +33,9 @@ fn serve(socket: TcpStream, answer: &impl Fn(&str) -> Option<String>) -> std::io
     let path = first.split(' ').nth(1).unwrap_or_default();
     if let Some(body) = answer(path) {
         let mut socket = socket;
+        if body.starts_with("HTTP/") {
+            return socket.write_all(body.as_bytes());
+        }
         write!(socket, "HTTP/1.0 200 OK\r\nConnection: close\r\n\r\n{body}")?;
     }
     Ok(())
@@ -40,27 +44,17 @@ fn serve(socket: TcpStream, answer: &impl Fn(&str) -> Option<String>) -> std::io
 /// A node whose counters rise with each answer.
 fn node() -> SocketAddr {
     let asked = Arc::new(AtomicU64::new(0));
+    let recorded = include_str!("../src/top/recorded.json");
+    let recorded: Value = serde_json::from_str(recorded).expect("JSON");
     server(move |path| {
         let n = asked.fetch_add(1, Ordering::Relaxed);
-        let text = include_str!("../src/top/recorded.txt");
-        let text = text
-            .replace("uptime_seconds 120", &format!("uptime_seconds {}", 120 + n))
-            .replace(
-                "written_bytes_total 90000000",
-                &format!("written_bytes_total {}", n << 30),
-            )
-            .replace(
-                "service_seconds_count{disk=\"sda\",class=\"client-write\"} 400",
-                &format!(
-                    "service_seconds_count{{disk=\"sda\",class=\"client-write\"}} {}",
-                    n * 10
-                ),
-            )
-            .replace(
-                "service_seconds_sum{disk=\"sda\",class=\"client-write\"} 1.2",
-                &format!("service_seconds_sum{{disk=\"sda\",class=\"client-write\"}} {n}"),
-            );
-        (path == "/prom").then_some(text)
+        let mut live = recorded.clone();
+        live["up_ms"] = (120_000 + n).into();
+        live["written_bytes"] = (n << 30).into();
+        let service = &mut live["disks"][0]["classes"][0]["service"];
+        service["count"] = (n * 10).into();
+        service["sum"] = (n * 1_000_000).into();
+        (path == "/live").then(|| live.to_string())
     })
 }
 
@@ -121,17 +115,20 @@ fn nodes_are_found_through_the_namenode() {
 #[test]
 fn what_is_no_terminal_gets_a_table() {
     let (well, mute) = (node().to_string(), server(|_| None).to_string());
-    let stock = server(|_| Some("jvm_memory 1\n".to_owned())).to_string();
-    let output = top(&["--node", &well, "--node", &mute, "--node", &stock]);
+    let stock = server(|_| Some("HTTP/1.1 404 Not Found\r\n\r\n".to_owned())).to_string();
+    let other = server(|_| Some("{\"up_ms\": 1}".to_owned())).to_string();
+    let names = [&well, &mute, &stock, &other].map(|name| ["--node", name]);
+    let output = top(names.as_flattened());
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.starts_with("   NODE"), "{said}");
     for part in [
         &*format!("! {mute}: does not answer: "),
-        &format!("! {stock}: its /prom is not that of a Hayloft node"),
+        &format!("! {stock}: answers /live with HTTP/1.1 404 Not Found: it is no Hayloft node"),
+        &format!("! {other}: its /live is not that of a Hayloft node"),
         "client-write",
         "100 ms",
-        "failed volumes: 1",
+        "The volume /data/2 has failed: Input/output error.",
     ] {
         assert!(said.contains(part), "{part:?} is missing in\n{said}");
     }
@@ -232,8 +229,11 @@ fn a_real_node_is_read() {
         "{view:#}"
     );
     assert_eq!(
-        node["findings"][0]["text"],
-        "not registered at NameNode 127.0.0.1:1"
+        node["findings"][0],
+        serde_json::json!({
+            "gravity": "trouble",
+            "text": "Not registered with the NameNode 127.0.0.1:1: CONNECTING.",
+        })
     );
     let rates = &node["rates"];
     assert!(

@@ -64,6 +64,19 @@ pub enum ConfigError {
         /// What does not fit, with the keys' names, and what to do.
         what: String,
     },
+    /// A key by the name that it had before.
+    #[error(
+        "{key} ({place}) is called {now} now: rename it, or the node would run without the parity \
+         that it asks for"
+    )]
+    Renamed {
+        /// Key as the operator wrote it.
+        key: String,
+        /// Where it was set.
+        place: String,
+        /// What it is called now.
+        now: String,
+    },
     /// Protection is demanded that this version does not have.
     #[error(
         "{key} = '{value}' ({place}) demands {what}, which this version does not have: \

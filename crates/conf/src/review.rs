@@ -40,12 +40,8 @@ impl Configuration {
         }));
         let unknown = |name: &&str| is_unknown(name) && !self.is_of_virtual_node(name);
         lines.extend(self.names().filter(unknown).map(|name| {
-            let hint = match name.strip_prefix("hayloft.pool.parity") {
-                Some(rest) => format!(": it is called hayloft.parity{rest}"),
-                None => {
-                    nearest(name).map_or_else(String::new, |near| format!(": did you mean {near}?"))
-                }
-            };
+            let hint = nearest(name);
+            let hint = hint.map_or_else(String::new, |near| format!(": did you mean {near}?"));
             format!(
                 "{name} ({}) is not a key of this node{hint}",
                 self.origin(name)
@@ -131,12 +127,24 @@ impl Configuration {
         strange.map(line).collect()
     }
 
-    /// Refuses configurations that demand protection which is not there: a node that served such
-    /// a cluster would hand its data to anyone.
+    /// Refuses configurations that demand protection which is not there. A node that served such a
+    /// cluster would hand its data to anyone. One that took no notice of the name that a key of
+    /// parity had before would run without parity.
     ///
     /// # Errors
-    /// [`ConfigError::Unprotected`] naming the key, its value and where it was set.
+    /// [`ConfigError::Unprotected`] or [`ConfigError::Renamed`], naming the key and where it was
+    /// set.
     pub fn refuse_unprotected(&self) -> Result<(), ConfigError> {
+        if let Some((key, now)) = self
+            .names()
+            .find_map(|name| Some((name, now_called(name)?)))
+        {
+            return Err(ConfigError::Renamed {
+                key: key.to_owned(),
+                place: self.origin(key).to_string(),
+                now,
+            });
+        }
         let authentication = self.get(&keys::SECURITY_AUTHENTICATION);
         let demands = [
             (
@@ -175,6 +183,12 @@ impl Configuration {
             None => Ok(()),
         }
     }
+}
+
+/// What a key of parity is called now, by the name that it had before.
+fn now_called(name: &str) -> Option<String> {
+    let rest = name.strip_prefix("hayloft.pool.parity")?;
+    Some(format!("{}{rest}", keys::PARITY.name()))
 }
 
 /// A key that only nodes read, and this one does not know: most likely misspelt.
@@ -329,10 +343,20 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_before_is_told_its_name_of_now() {
-        let lines = config(&[("hayloft.pool.parity.disks", "devices")]).warnings();
-        let told = "it is called hayloft.parity.disks";
-        assert!(lines.len() == 1 && lines[0].contains(told), "{lines:?}");
+    fn a_key_of_before_is_refused_with_its_name_of_now() {
+        for (key, now) in [
+            ("hayloft.pool.parity", "hayloft.parity"),
+            ("hayloft.pool.parity.disks", "hayloft.parity.disks"),
+        ] {
+            let refused = config(&[(key, "6+1")]).refuse_unprotected();
+            let told = format!(
+                "{key} (command line) is called {now} now: rename it, or the node would run \
+                 without the parity that it asks for"
+            );
+            assert_eq!(refused.unwrap_err().to_string(), told);
+        }
+        let now = config(&[("hayloft.parity", "6+1")]);
+        assert!(now.refuse_unprotected().is_ok() && now.warnings().is_empty());
     }
 
     #[test]

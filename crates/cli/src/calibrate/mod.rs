@@ -34,7 +34,7 @@ pub struct CalibrateArgs {
     /// Measure and report, but write no calibration file.
     #[arg(long)]
     dry_run: bool,
-    /// Also draw the curve, as SVG.
+    /// Also draw the curve into this file, as SVG.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Report as JSON on stdout: what the calibration file holds.

@@ -76,7 +76,7 @@ enum ColdCommand {
 
 #[derive(Debug, Args)]
 struct ScanArgs {
-    /// The directory.
+    /// The directory to look at.
     #[arg(default_value = "/", value_parser = hdfs_path)]
     path: String,
     /// How long ago a file was last used: 180d, 26w, 36h, 2y.
@@ -86,7 +86,7 @@ struct ScanArgs {
     #[arg(long, value_name = "FILE", required_unless_present_any = ["live", "undo"],
         conflicts_with = "live")]
     image: Option<PathBuf>,
-    /// Ask the NameNode: listings of every directory, four at a time.
+    /// Ask the NameNode for the listings of every directory, four at a time.
     #[arg(long)]
     live: bool,
     /// Set the policy COLD on what is found.
@@ -99,14 +99,14 @@ struct ScanArgs {
     /// Put back what a file says that --apply wrote, where the policy is still COLD.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["image", "live", "older_than"])]
     undo: Option<PathBuf>,
-    /// Which times decide.
+    /// Which times decide whether a file is cold.
     #[arg(long, value_enum, default_value_t = TimesAsked::Auto)]
     times: TimesAsked,
     /// Directory of core-site.xml and hdfs-site.xml
     /// [default: $HADOOP_CONF_DIR, $HADOOP_HOME/etc/hadoop or /etc/hadoop/conf].
     #[arg(long, value_name = "DIR")]
     conf: Option<PathBuf>,
-    /// Which of several name services.
+    /// Which of several name services to look at.
     #[arg(long, value_name = "ID")]
     nameservice: Option<String>,
     /// Show directories down to so many levels below the path.

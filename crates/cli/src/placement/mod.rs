@@ -48,7 +48,7 @@ struct CheckArgs {
     /// [default: $HADOOP_HOME, else the one that scripts/fetch-hadoop fetched].
     #[arg(long, value_name = "DIR")]
     hadoop_home: Option<PathBuf>,
-    /// Name so many blocks.
+    /// Name so many of these blocks at most.
     #[arg(long, value_name = "N", default_value_t = 20)]
     list: usize,
     /// Report as JSON on stdout.

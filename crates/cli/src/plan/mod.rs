@@ -35,7 +35,7 @@ struct SuperArgs {
     /// Calibrated disks: volumes, or copies of the files that `hayloft calibrate` wrote.
     #[arg(value_name = "DIR|FILE", required_unless_present = "disk_rate")]
     calibrations: Vec<PathBuf>,
-    /// Instead of calibrations: MB (10^6 bytes) a second that a disk moves on average.
+    /// MB (10^6 bytes) that a disk moves in a second on average, instead of calibrations.
     #[arg(long, value_name = "MB/S", conflicts_with = "calibrations",
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     disk_rate: Option<u64>,
@@ -58,11 +58,11 @@ struct SuperArgs {
     /// Disks that one worker keeps busy: fewest and most.
     #[arg(long, value_name = "N-N", default_value = "1-2", value_parser = range)]
     disks_per_worker: (u64, u64),
-    /// Workers for each that the bandwidth is enough for; more than 1 for archives.
+    /// Workers for each one that the bandwidth is enough for: above 1 for archives.
     #[arg(long, value_name = "TIMES", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=100))]
     oversubscribe: u64,
-    /// Also draw it, as SVG.
+    /// Also draw the plan into this file, as SVG.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Report as JSON on stdout.

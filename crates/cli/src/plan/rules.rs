@@ -131,7 +131,7 @@ pub struct LinkPlan {
     pub disks_per_link: u64,
     /// Whole disks that the links stand for when each feeds disks of its own: the paper's rule.
     pub disks: u64,
-    /// The same when every link reaches every disk, as with virtual nodes over one pool.
+    /// The same when every link reaches every disk, as with virtual nodes over all disks.
     pub disks_pooled: u64,
     /// Fewest and most workers that the SuperDataNode serves at their full speed.
     pub workers: (u64, u64),

@@ -8,12 +8,11 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 
+use super::finding::{Finding, Gravity};
 use super::sample::{ClusterView, NodeView};
 use super::table::{
     Column, DISK_COLUMNS, NODE_COLUMNS, NodeOrder, WIDE, disk_rows, node_row, sorted,
 };
-use super::units::cut;
-use super::verdict::Gravity;
 
 /// What the keys do, and what the columns mean.
 const HELP: &str = "\
@@ -148,11 +147,16 @@ impl TopScreen {
         let (nodes, at) = self.nodes();
         let listed = u16::try_from(nodes.len()).unwrap_or(u16::MAX);
         let half = (area.height / 2).max(3);
-        let findings = nodes.get(at).map_or(0, |node| node.findings.len());
-        let findings = u16::try_from(findings).unwrap_or(u16::MAX);
+        // At least so many lines: where words are wrapped, there may be one more.
+        let wide = usize::from(area.width.max(1));
+        let lines = |found: &Finding| (found.text.chars().count() + 2).div_ceil(wide);
+        let findings = nodes
+            .get(at)
+            .map(|node| node.findings.iter().map(lines).sum());
+        let findings = u16::try_from(findings.unwrap_or(0_usize)).unwrap_or(u16::MAX);
         let [top, why, below] = Layout::vertical([
             Constraint::Length(listed.saturating_add(1).min(half)),
-            Constraint::Length(1 + findings.min((area.height / 5).max(1))),
+            Constraint::Length(1 + findings.min((area.height / 4).max(1))),
             Constraint::Fill(1),
         ])
         .areas(area);
@@ -165,7 +169,7 @@ impl TopScreen {
         let Some(node) = nodes.get(at) else { return };
         self.draw_findings(frame, why, node);
         let Ok((_, rates)) = &node.answer else { return };
-        let rows = disk_rows(rates);
+        let rows = disk_rows(rates, &node.findings);
         let room = usize::from(below.height.saturating_sub(1));
         let skipped = self.skipped.min(rows.len().saturating_sub(room));
         let shown = rows.into_iter().skip(skipped).map(|(gravity, row)| {
@@ -184,8 +188,7 @@ impl TopScreen {
         let bar = Style::new().add_modifier(Modifier::REVERSED);
         let doing = match &node.answer {
             Ok((counters, _)) => {
-                let of = |what: &str| counters.active.get(what).copied().unwrap_or(0.0);
-                let (readers, writers) = (of("readers"), of("writers"));
+                let (readers, writers) = (counters.reading, counters.writing);
                 format!("{}  {readers} readers, {writers} writers", node.address)
             }
             Err(_) => node.address.clone(),
@@ -193,9 +196,10 @@ impl TopScreen {
         let mut lines = vec![Line::styled(format!("{doing:width$}"), bar)];
         for found in &node.findings {
             let text = format!("{} {}", found.gravity.mark(), found.text);
-            lines.push(Line::styled(cut(&text, width), self.style(found.gravity)));
+            lines.push(Line::styled(text, self.style(found.gravity)));
         }
-        frame.render_widget(Paragraph::new(lines), area);
+        let text = Paragraph::new(lines).wrap(Wrap { trim: false });
+        frame.render_widget(text, area);
     }
 
     /// Rows under their headings; a narrow screen has fewer columns.
@@ -263,8 +267,8 @@ mod tests {
                 "In Service 931 GiB  2.6 TiB  -        5.0 MiB  80 ms",
                 "! 10.0.0.2:9864           no answer",
                 "10.0.0.1:9864  2 readers, 3 writers",
-                "! failed volumes: 1",
-                "~ sda client-write: 80 ms, the disk itself is slow",
+                "! The volume /data/2 has failed: Input/output error.",
+                "~ On the disk sda, a client-write takes 80.0 ms on average: the disk itself is",
                 "~sda",
                 "client-write 2.0 MiB  10",
                 " sdb",
@@ -281,7 +285,7 @@ mod tests {
             &[
                 "! 10.0.0.1:9864",
                 "80 ms",
-                "! failed volumes: 1",
+                "! The volume /data/2 has failed:",
                 "~sda",
                 "q quit",
             ],

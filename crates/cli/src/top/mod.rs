@@ -4,14 +4,15 @@
 //! |---|---|
 //! | `nodes` | which nodes there are, by the command line or by NameNodes |
 //! | `sample` | asking all of them |
-//! | `parse` | a node's answer at `/prom` |
+//! | `parse` | a node's answer at `/live` |
 //! | `rates` | what happened between two answers |
-//! | `verdict` | what is wrong or slow, and why |
+//! | `finding` | what is wrong or slow, and why, as nodes judge it |
 //! | `table` | rows of nodes and disks, and all of them as text |
 //! | `draw`, `screen` | the picture, and the terminal with its keys |
 //! | `units` | figures in few columns |
 
 mod draw;
+mod finding;
 mod nodes;
 mod parse;
 mod rates;
@@ -19,7 +20,6 @@ mod sample;
 mod screen;
 mod table;
 mod units;
-mod verdict;
 
 pub use nodes::fetch;
 
@@ -54,14 +54,14 @@ pub struct TopArgs {
     #[arg(long, value_name = "S", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub interval: u64,
-    /// Print one sample and stop (exit code 1 if a node does not answer). So it is too when stdout
-    /// is no terminal.
+    /// Print one sample and stop (exit code 1 if a node does not answer). Without --json this is
+    /// what happens when stdout is no terminal.
     #[arg(long)]
     pub once: bool,
-    /// One JSON object a line for each sample, until it is stopped.
+    /// Print one JSON object a line for each sample, until it is stopped.
     #[arg(long)]
     pub json: bool,
-    /// Without colours; also when NO_COLOR is set.
+    /// Use no colours; nor are there any when NO_COLOR is set.
     #[arg(long)]
     pub no_color: bool,
 }
@@ -106,7 +106,7 @@ fn conclude(view: &ClusterView) -> Result<ExitCode, CliError> {
         let advice = "check the address of its web port, or name nodes with --node HOST:PORT";
         return Err(match view.problems.first() {
             Some(problem) => CliError::new(problem, "", advice),
-            None => CliError::new("the NameNode knows no nodes", "", "start one").finding(),
+            None => CliError::new("the NameNode knows no nodes", "", "start a node").finding(),
         });
     }
     if view.silent() > 0 || !view.problems.is_empty() {

@@ -2,7 +2,14 @@
 
 use serde::Serialize;
 
-use super::parse::{ClassFigures, DiskFigures, NodeFigures, Times};
+use super::parse::{ClassFigures, DiskFigures, NodeFigures, Summary};
+
+/// Microseconds, which nodes tell, in a second.
+const MICROS: f64 = 1e6;
+
+fn seconds(micros: f64) -> f64 {
+    micros / MICROS
+}
 
 /// A class of I/O on a disk, over an interval. Times are seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -79,7 +86,7 @@ impl NodeRates {
 /// Rates from `before` to `now`, `seconds` later. A node that has started anew meanwhile counts
 /// from 0 again: then, and without `before`, there are no rates but what holds since the start.
 pub fn between(before: Option<&NodeFigures>, now: &NodeFigures, seconds: f64) -> NodeRates {
-    let usable = |before: &&NodeFigures| seconds > 0.0 && before.uptime <= now.uptime;
+    let usable = |before: &&NodeFigures| seconds > 0.0 && before.up_ms <= now.up_ms;
     let before = before.filter(usable);
     let nothing = NodeFigures::default();
     let span = Span {
@@ -113,14 +120,13 @@ impl Span {
     }
 
     /// Mean of what was added.
-    fn mean(self, before: &Times, now: &Times) -> Option<f64> {
+    fn mean(self, before: &Summary, now: &Summary) -> Option<f64> {
         self.seconds?;
         let (sum, count) = (now.sum - before.sum, now.count - before.count);
         (count > 0.0 && sum >= 0.0).then(|| sum / count)
     }
 
     fn class(self, before: Option<&ClassFigures>, now: &ClassFigures) -> ClassRates {
-        // A family without a transfer has no lines: its class begins at 0, known or not.
         let nothing = ClassFigures::default();
         let before = before.unwrap_or(&nothing);
         ClassRates {
@@ -128,11 +134,11 @@ impl Span {
             ops_per_second: self.rate(before.ops, now.ops),
             bytes_per_second: self.rate(before.bytes, now.bytes),
             // Waiting time a second is the number that waits (Little's law).
-            queue: self.rate(before.queue.sum, now.queue.sum),
-            queue_mean: self.mean(&before.queue, &now.queue),
-            service_mean: self.mean(&before.service, &now.service),
-            queue_p99: now.queue.p99,
-            service_p99: now.service.p99,
+            queue: self.rate(before.queue.sum, now.queue.sum) / MICROS,
+            queue_mean: self.mean(&before.queue, &now.queue).map(seconds),
+            service_mean: self.mean(&before.service, &now.service).map(seconds),
+            queue_p99: seconds(now.queue.p99),
+            service_p99: seconds(now.service.p99),
         }
     }
 
@@ -148,8 +154,8 @@ impl Span {
         DiskRates {
             disk: now.name.clone(),
             classes: classes.collect(),
-            run_mean: span.mean(&before.runs, &now.runs),
-            run_p50: now.runs.p50,
+            run_mean: span.mean(&before.run, &now.run),
+            run_p50: now.run.p50,
         }
     }
 }
@@ -159,28 +165,18 @@ mod tests {
     use super::super::parse::{parse, tests::RECORDED};
     use super::*;
 
-    fn later() -> String {
-        RECORDED
-            .replace("uptime_seconds 120", "uptime_seconds 122")
-            .replace(
-                "written_bytes_total 90000000",
-                "written_bytes_total 100000000",
-            )
-            .replace(
-                "class=\"client-write\"} 80000000",
-                "class=\"client-write\"} 84000000",
-            )
-            .replace("class=\"client-write\"} 400", "class=\"client-write\"} 420")
-            .replace("class=\"client-write\"} 0.8", "class=\"client-write\"} 1.8")
-            .replace("class=\"client-write\"} 1.2", "class=\"client-write\"} 1.4")
-            .replace(
-                "run_bytes_sum{disk=\"sda\"} 100000000",
-                "run_bytes_sum{disk=\"sda\"} 104000000",
-            )
-            .replace(
-                "run_bytes_count{disk=\"sda\"} 12",
-                "run_bytes_count{disk=\"sda\"} 16",
-            )
+    fn later() -> NodeFigures {
+        let mut node = parse(RECORDED).expect("read");
+        node.up_ms += 2000.0;
+        node.written_bytes += 1e7;
+        let disk = &mut node.disks[0];
+        (disk.run.sum, disk.run.count) = (disk.run.sum + 4e6, disk.run.count + 4.0);
+        let write = &mut disk.classes[0];
+        (write.bytes, write.ops) = (write.bytes + 4e6, write.ops + 20.0);
+        for (of, micros) in [(&mut write.queue, 1e6), (&mut write.service, 2e5)] {
+            (of.sum, of.count) = (of.sum + micros, of.count + 20.0);
+        }
+        node
     }
 
     fn close(a: f64, b: f64) {
@@ -189,10 +185,7 @@ mod tests {
 
     #[test]
     fn rates_are_what_was_added() {
-        let (before, now) = (
-            parse(RECORDED).expect("read"),
-            parse(&later()).expect("read"),
-        );
+        let (before, now) = (parse(RECORDED).expect("read"), later());
         let rates = between(Some(&before), &now, 2.0);
         close(rates.written_per_second, 5e6);
         close(rates.read_per_second, 0.0);
@@ -214,10 +207,7 @@ mod tests {
 
     #[test]
     fn a_node_that_started_anew_has_no_rates() {
-        let (before, now) = (
-            parse(&later()).expect("read"),
-            parse(RECORDED).expect("read"),
-        );
+        let (before, now) = (later(), parse(RECORDED).expect("read"));
         for rates in [between(Some(&before), &now, 2.0), between(None, &now, 2.0)] {
             assert_eq!((rates.seconds, rates.written_per_second), (None, 0.0));
             assert_eq!(rates.disks[0].classes[0].service_mean, None);
@@ -227,7 +217,7 @@ mod tests {
         let mut odd = before.clone();
         odd.disks[0].classes[0].ops = 1e9;
         odd.disks[0].classes[0].service.sum = 1e9;
-        odd.uptime = 1.0;
+        odd.up_ms = 1.0;
         let rates = between(Some(&odd), &now, 0.5);
         close(rates.disks[0].classes[0].ops_per_second, 0.0);
         assert_eq!(rates.disks[0].classes[0].service_mean, None);
@@ -236,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_new_disk_begins_with_its_next_sample() {
-        let now = parse(&later()).expect("read");
+        let now = later();
         let mut before = now.clone();
         before.disks.remove(0);
         let rates = between(Some(&before), &now, 1.0);

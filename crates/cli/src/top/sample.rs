@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use hayloft_cluster::http::HttpLimits;
 use serde_json::json;
 
+use super::finding::{Finding, Gravity, gravest};
 use super::nodes::{KnownNode, NodeSource, fetch};
 use super::parse::{NodeFigures, parse};
 use super::rates::{DiskRates, NodeRates, between};
-use super::verdict::{Finding, Gravity, judge};
 
 /// Nodes that are asked at once.
 const AT_ONCE: usize = 16;
@@ -53,11 +53,8 @@ pub struct ClusterView {
 impl NodeView {
     fn new(address: &str, known: &KnownNode, answer: Answer) -> Self {
         let findings = match &answer {
-            Ok((counters, rates)) => judge(counters, rates),
-            Err(why) => vec![Finding {
-                gravity: Gravity::Trouble,
-                text: why.clone(),
-            }],
+            Ok((counters, _)) => counters.findings.clone(),
+            Err(why) => vec![Finding::silent(why)],
         };
         Self {
             address: address.to_owned(),
@@ -69,7 +66,7 @@ impl NodeView {
 
     /// Of the gravest finding.
     pub fn gravity(&self) -> Gravity {
-        self.findings.first().map(|f| f.gravity).unwrap_or_default()
+        gravest(&self.findings)
     }
 
     /// What came of its answer, when there is one.
@@ -98,15 +95,23 @@ impl NodeView {
         });
         match &self.answer {
             Ok((counters, rates)) => {
-                node["uptime_seconds"] = json!(counters.uptime);
+                let volumes = counters.volumes.iter();
+                let errors = volumes.filter(|volume| volume.error_files > 0.0);
+                let errors: BTreeMap<_, _> = errors.map(|of| (&of.path, of.error_files)).collect();
+                node["uptime_seconds"] = json!(counters.up_ms / 1000.0);
                 node["capacity_bytes"] = json!(counters.capacity);
                 node["used_bytes"] = json!(counters.used);
                 node["remaining_bytes"] = json!(counters.remaining);
                 node["resident_memory_bytes"] = json!(counters.resident);
                 node["failed_volumes"] = json!(counters.failed_volumes);
-                node["error_files"] = json!(counters.error_files);
-                node["active"] = json!(counters.active);
-                node["parity_bytes"] = json!(counters.parity);
+                node["error_files"] = json!(errors);
+                node["active"] = json!({
+                    "connections": counters.connections,
+                    "readers": counters.reading,
+                    "writers": counters.writing,
+                    "transfers": counters.transfers,
+                });
+                node["parity_bytes"] = json!(counters.parity.clone().unwrap_or_default());
                 node["rates"] = json!(rates);
             }
             Err(why) => node["error"] = json!(why),
@@ -225,9 +230,14 @@ fn ask(address: &str, known: &KnownNode) -> Result<NodeFigures, String> {
     if let Some(why) = &known.unasked {
         return Err(why.clone());
     }
-    let text = fetch(address, "/prom", NODE_LIMITS);
-    let advice = "check that it runs and has an HTTP port";
-    parse(&text.map_err(|why| format!("does not answer: {why}; {advice}"))?)
+    let answer = fetch(address, "/live", NODE_LIMITS).map_err(|why| {
+        // A status, which a stock DataNode has for a page that it lacks.
+        if why.starts_with("HTTP/") {
+            return format!("answers /live with {why}: it is no Hayloft node");
+        }
+        format!("does not answer: {why}; check that it runs and has an HTTP port")
+    });
+    parse(&answer?)
 }
 
 #[cfg(test)]

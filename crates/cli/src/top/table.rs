@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use super::finding::{Finding, Gravity, gravest};
 use super::rates::{ClassRates, DiskRates, NodeRates};
 use super::sample::{ClusterView, NodeView};
 use super::units::{bytes, number, rate, time, time_or_dash};
-use super::verdict::Gravity;
 
 /// Columns from which on all is shown.
 pub const WIDE: u16 = 78;
@@ -130,8 +130,9 @@ fn used(class: &&ClassRates) -> bool {
     class.ops_per_second > 0.0 || class.service_p99 > 0.0 || class.queue_p99 > 0.0
 }
 
-/// Rows of a node's disks by [`DISK_COLUMNS`], the slowest first.
-pub fn disk_rows(rates: &NodeRates) -> Vec<(Gravity, [String; 9])> {
+/// Rows of a node's disks by [`DISK_COLUMNS`], the slowest first, each as grave as what the node
+/// found about it.
+pub fn disk_rows(rates: &NodeRates, findings: &[Finding]) -> Vec<(Gravity, [String; 9])> {
     let mut disks: Vec<&DiskRates> = rates.disks.iter().collect();
     disks.sort_by(|a, b| b.latency().total_cmp(&a.latency()));
     let mut rows = Vec::new();
@@ -157,7 +158,8 @@ pub fn disk_rows(rates: &NodeRates) -> Vec<(Gravity, [String; 9])> {
                 time(class.service_p99),
                 run.clone(),
             ];
-            rows.push((super::verdict::gravity(class), row));
+            let about = |found: &&Finding| found.is_about(&disk.disk, &class.class);
+            rows.push((gravest(findings.iter().filter(about)), row));
         }
     }
     rows
@@ -172,7 +174,8 @@ pub fn text(view: &ClusterView) -> String {
     lines(&mut out, &heads, &rows);
     let mut rows = Vec::new();
     for node in &nodes {
-        for (gravity, row) in node.rates().map(disk_rows).unwrap_or_default() {
+        let disks = node.rates().map(|rates| disk_rows(rates, &node.findings));
+        for (gravity, row) in disks.unwrap_or_default() {
             let mut line = vec![gravity.mark().to_owned(), node.address.clone()];
             line.extend(row);
             rows.push(line);
@@ -233,22 +236,21 @@ fn lines(out: &mut String, heads: &[&str], rows: &[Vec<String>]) {
 pub(super) mod tests {
     use super::super::parse::{parse, tests::RECORDED};
     use super::super::rates::between;
-    use super::super::verdict::judge;
     use super::*;
 
     /// One node that is well but for what its answer says, one that is silent.
     pub fn view() -> ClusterView {
         let before = parse(RECORDED).expect("read");
         let mut now = before.clone();
-        now.uptime += 1.0;
+        now.up_ms += 1000.0;
         now.written_bytes += 5.0 * 1024.0 * 1024.0;
         let write = &mut now.disks[0].classes[0];
         write.ops += 10.0;
         write.bytes += 2.0 * 1024.0 * 1024.0;
         write.service.count += 10.0;
-        write.service.sum += 0.8;
+        write.service.sum += 8e5;
         let rates = between(Some(&before), &now, 1.0);
-        let findings = judge(&now, &rates);
+        let findings = now.findings.clone();
         let well = NodeView {
             address: "10.0.0.1:9864".into(),
             state: "In Service".into(),
@@ -263,10 +265,7 @@ pub(super) mod tests {
         let silent = NodeView {
             address: "10.0.0.2:9864".into(),
             state: String::new(),
-            findings: vec![super::super::verdict::Finding {
-                gravity: Gravity::Trouble,
-                text: why.clone(),
-            }],
+            findings: vec![Finding::silent(&why)],
             answer: Err(why),
         };
         ClusterView {
@@ -299,7 +298,9 @@ pub(super) mod tests {
             "client-write  2.0 MiB  10",
             "80 ms",
             "! 10.0.0.2:9864: does not answer: Connection refused",
-            "~ 10.0.0.1:9864: sda client-write: 80 ms, the disk itself is slow",
+            "~  10.0.0.1:9864  sda",
+            "! 10.0.0.1:9864: The volume /data/2 has failed: Input/output error.",
+            "~ 10.0.0.1:9864: On the disk sda, a client-write takes 80.0 ms on average: ",
             "idle",
         ] {
             assert!(text.contains(part), "{part:?} is missing in\n{text}");

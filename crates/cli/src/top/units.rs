@@ -55,16 +55,6 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Text in at most so many columns; a dot says that it goes on.
-pub fn cut(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.to_owned();
-    }
-    let mut short: String = text.chars().take(columns.saturating_sub(1)).collect();
-    short.push('…');
-    short
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,9 +77,5 @@ mod tests {
         );
         let numbers = [0.0, 0.5, 12.4, 123_456.0, 2e9].map(number);
         assert_eq!(numbers, ["-", "0.5", "12", "123k", "2000M"]);
-        assert_eq!(
-            (cut("abc", 3), cut("abcd", 3)),
-            ("abc".into(), "ab…".into())
-        );
     }
 }

@@ -3,11 +3,11 @@
 //! No file needs a block that the active NameNode does not know while no upgrade can be rolled
 //! back. Everything else stays: after a NameNode's rollback it is what is left of files.
 
+mod look;
 mod namenode;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -17,11 +17,9 @@ use hayloft_wire::ids::PoolId;
 
 use crate::error::CliError;
 use crate::given::WhereArgs;
+use look::{LookArgs, look, look_at_one};
 use namenode::{ConfiguredNameNodes, PoolNameNode};
 use report::{TrashPool, TrashReport, TrashVolume, VolumeLeftovers};
-
-/// Replicas that are looked at on each volume of a pool; a further call finds the next ones.
-const REPLICAS_MAX: usize = 1_000_000;
 
 /// `hayloft trash`.
 #[derive(Debug, Args)]
@@ -33,12 +31,16 @@ pub struct TrashArgs {
 
 #[derive(Debug, Subcommand)]
 enum TrashCommand {
-    /// Say what trash and previous hold, by volume and pool, and what of the trash the NameNode
-    /// still knows (exit code 1 if they hold anything).
+    /// Say what trash and previous hold, by volume and block pool, and what of the trash the
+    /// NameNode still knows (exit code 1 if they hold anything).
     List(WhereArgs),
     /// Say which deleted replicas the NameNode does not know any more; with --yes remove them.
-    /// Nothing goes while an upgrade may be rolled back (exit code 1 if something is in the way).
+    /// Nothing is removed while an upgrade may be rolled back (exit code 1 if something is in the
+    /// way).
     Purge(PurgeArgs),
+    /// For this program itself: look at one directory, whose disk may hang.
+    #[command(hide = true)]
+    Look(LookArgs),
 }
 
 #[derive(Debug, Args)]
@@ -50,11 +52,12 @@ struct PurgeArgs {
     yes: bool,
 }
 
-/// Looks, asks the ConfiguredNameNodes, reports; removes when told so.
+/// Looks at the directories, asks the NameNodes and reports; removes replicas when told so.
 pub fn run(args: &TrashArgs) -> Result<ExitCode, CliError> {
     let (place, purge) = match &args.command {
         TrashCommand::List(place) => (place, None),
         TrashCommand::Purge(purge) => (&purge.place, Some(purge.yes)),
+        TrashCommand::Look(look) => return look_at_one(look),
     };
     let config = Configuration::load(&crate::given::conf_dir(place.conf.as_deref())?, &[])?;
     let namenodes = ConfiguredNameNodes::of(&config)?;
@@ -79,21 +82,6 @@ pub fn run(args: &TrashArgs) -> Result<ExitCode, CliError> {
     }
     report.pools = fates.into_values().map(|(row, _)| row).collect();
     report.tell(place.json)
-}
-
-/// What is on the directories; those that cannot be read are problems.
-fn look(volumes: &[PathBuf], report: &mut TrashReport) -> Vec<VolumeLeftovers> {
-    let mut found = Vec::new();
-    for volume in volumes {
-        match hayloft_store::upgrade_leftovers(volume, REPLICAS_MAX) {
-            Ok(all) => found.extend(all.into_iter().map(|left| VolumeLeftovers {
-                volume: volume.clone(),
-                left,
-            })),
-            Err(error) => report.problem(volume, &error.to_string()),
-        }
-    }
-    found
 }
 
 /// The blocks of a pool's trash on all volumes.

@@ -20,7 +20,7 @@ const LIMITS: HttpLimits = HttpLimits {
     bytes: 16 << 20,
 };
 
-/// The web ports of the ConfiguredNameNodes that are configured.
+/// The web ports of the NameNodes that are configured.
 pub struct ConfiguredNameNodes(Vec<String>);
 
 /// The active NameNode of a pool.

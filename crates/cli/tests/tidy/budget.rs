@@ -23,11 +23,12 @@ const BUDGETS: [(&str, &[&str], usize); 3] = [
             "wire",
         ],
         // The goal is 56,000. What came since: parity that goes on beside nodes and disks that
-        // fail, disks that die by halves, and what a process may lack.
-        65_500,
+        // fail, disks that die by halves, and what a process may lack. A node finds itself what is
+        // slow there, as `hayloft top` did before.
+        65_600,
     ),
     // The goal is 7,500 without cluster, which `up` and `top` took from the tools.
-    ("the commands", &["cli", "cluster", "console"], 10_500),
+    ("the commands", &["cli", "cluster", "console"], 10_400),
     (
         "the tools",
         &["bench", "contract", "lab", "testkit"],

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::http::{Cached, Periods, Sampled, WebHost};
 use crate::identity::{Identity, SOFTWARE_VERSION};
 use crate::ipc::Host;
-use crate::namenode::{ActorInfo, Load, NameNodes, NodeWork, Targets};
+use crate::namenode::{ActorInfo, NameNodes, NodeLoad, NodeWork, Targets};
 use crate::outliers::{OutlierReports, Outliers};
 use crate::recovery::BlockRecovery;
 use crate::xceiver::{
@@ -299,10 +299,10 @@ impl NodeWork for Node {
         self.xceivers.throttles().balancer.set(bytes_per_second);
     }
 
-    fn load(&self) -> Load {
+    fn load(&self) -> NodeLoad {
         let stats = self.xceivers.stats();
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Load {
+        NodeLoad {
             xmits: number(stats.now(Activity::Xmit)),
             xceivers: number(stats.now(Activity::Connection)),
         }

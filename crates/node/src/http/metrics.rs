@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hayloft_io::disk::ClassStats;
 use hayloft_io::{IoClass, Means, services_broken};
+use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::exposition::Exposition;
@@ -286,16 +287,9 @@ fn disks(text: &mut Exposition, host: &dyn WebHost) {
     }
 }
 
-fn parity(text: &mut Exposition, host: &dyn WebHost) {
-    let Some(status) = host.parity() else {
-        return;
-    };
-    text.family(
-        "parity_bytes",
-        "gauge",
-        "Bytes of replicas by their state; parity files.",
-    );
-    for (state, bytes) in [
+/// Bytes by the state of their parity.
+pub(super) fn parity_states(status: &ParityStatus) -> [(&'static str, u64); 10] {
+    [
         ("protected", status.protected_bytes),
         ("unprotected", status.unprotected_bytes),
         ("degraded", status.degraded_bytes),
@@ -306,7 +300,19 @@ fn parity(text: &mut Exposition, host: &dyn WebHost) {
         ("parity", status.parity_bytes),
         ("kept", status.kept_bytes),
         ("in_memory", status.memory_bytes),
-    ] {
+    ]
+}
+
+fn parity(text: &mut Exposition, host: &dyn WebHost) {
+    let Some(status) = host.parity() else {
+        return;
+    };
+    text.family(
+        "parity_bytes",
+        "gauge",
+        "Bytes of replicas by their state; parity files.",
+    );
+    for (state, bytes) in parity_states(&status) {
         text.sample("parity_bytes", &[("state", state)], bytes);
     }
     text.family(

@@ -20,10 +20,10 @@ use hayloft_rpc::server::fault::RpcFault;
 
 /// The task, running or last run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reconfiguration(Arc<Mutex<Status>>);
+pub(super) struct Reconfiguration(Arc<Mutex<TaskStatus>>);
 
 #[derive(Clone, Debug, Default)]
-struct Status {
+struct TaskStatus {
     /// Milliseconds since 1970; 0 before the first task.
     started_ms: i64,
     /// `None` while the task runs.
@@ -42,9 +42,9 @@ impl Reconfiguration {
             if status.started_ms != 0 && status.ended_ms.is_none() {
                 return Err(RpcFault::io("Another reconfiguration task is running."));
             }
-            *status = Status {
+            *status = TaskStatus {
                 started_ms: now_ms(),
-                ..Status::default()
+                ..TaskStatus::default()
             };
         }
         let shared = Arc::clone(&self.0);

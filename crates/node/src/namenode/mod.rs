@@ -49,4 +49,4 @@ mod tests;
 
 pub use actor::Phase;
 pub use handle::{ActorInfo, NameNodes, NameNodesParts};
-pub use work::{Load, NodeWork, Targets};
+pub use work::{NodeLoad, NodeWork, Targets};

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::inventory::Inventory;
-use super::work::{Load, NodeWork};
+use super::work::{NodeLoad, NodeWork};
 use crate::activity::NodeActivity;
 use crate::identity::Identity;
 use crate::outliers::OutlierReports;
@@ -35,7 +35,7 @@ impl NodeSide {
             .unwrap_or_default()
     }
 
-    pub(super) fn load(&self) -> Load {
+    pub(super) fn load(&self) -> NodeLoad {
         self.work.get().map(|work| work.load()).unwrap_or_default()
     }
 }

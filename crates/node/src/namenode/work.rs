@@ -20,7 +20,7 @@ pub struct Targets {
 
 /// What the node is busy with; the NameNode places blocks by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct NodeLoad {
     /// Blocks being sent to other nodes on the NameNode's order, and what reconstruction counts as.
     pub xmits: u32,
     /// Open connections of the data transfer port.
@@ -52,7 +52,7 @@ pub trait NodeWork: Send + Sync + 'static {
     fn set_balancer_bandwidth(&self, bytes_per_second: u64);
 
     /// The load now.
-    fn load(&self) -> Load;
+    fn load(&self) -> NodeLoad;
 
     /// Peers and disks that are far slower than the others; asked for once an interval.
     fn outliers(&self) -> OutlierReports;

@@ -24,14 +24,14 @@ pub struct DiskRules {
 
 /// One kind of operation on one volume.
 #[derive(Clone, Copy, Debug, Default)]
-struct Kind {
+struct OperationMean {
     /// The totals at the last search.
     before: (u64, Duration),
     /// The mean between the last two searches between which there were any, in milliseconds.
     mean: f64,
 }
 
-impl Kind {
+impl OperationMean {
     fn update(&mut self, (count, total): (u64, Duration)) {
         let (mut count_before, mut total_before) = self.before;
         if count < count_before || total < total_before {
@@ -47,12 +47,12 @@ impl Kind {
 }
 
 /// Metadata operations, reads, writes.
-type Kinds = [Kind; 3];
+type OperationMeans = [OperationMean; 3];
 
 /// The searches for slow volumes.
 #[derive(Debug, Default)]
 pub struct SlowDisks {
-    volumes: HashMap<PathBuf, Kinds>,
+    volumes: HashMap<PathBuf, OperationMeans>,
     searched: Option<Instant>,
     found: Vec<(PathBuf, SlowDiskReport)>,
 }

@@ -12,7 +12,7 @@ use tracing::{debug, info};
 use super::command::{Group, Order, Whole};
 use super::peers::{PeerError, Peers};
 use super::rules::{
-    Answer, Plan, Replica, StripedPlan, Unrecoverable, plan_contiguous, plan_striped,
+    Answer, ContiguousPlan, Replica, StripedPlan, Unrecoverable, plan_contiguous, plan_striped,
 };
 use hayloft_rpc::RpcError;
 
@@ -62,8 +62,8 @@ async fn recover_whole(order: &Whole, peers: &impl Peers) -> Result<(), Recovery
     let new_block_id = order.truncate.map_or(block.block.id, |new| new.id);
     let mut request = commit_request(block, order.recovery_id);
     match plan {
-        Plan::Delete => request.delete_block = true,
-        Plan::Sync {
+        ContiguousPlan::Delete => request.delete_block = true,
+        ContiguousPlan::Sync {
             participants,
             length,
         } => {

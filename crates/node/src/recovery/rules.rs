@@ -28,7 +28,7 @@ pub(super) struct Replica {
 
 /// How a contiguous block goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Plan {
+pub(super) enum ContiguousPlan {
     /// No node has any byte of it: it leaves the file.
     Delete,
     /// The replicas at these locations become `length` bytes long and finalized; the others are
@@ -100,7 +100,7 @@ pub(super) fn plan_contiguous(
     block: Block,
     answers: &[Answer],
     truncate_to: Option<u64>,
-) -> Result<Plan, Unrecoverable> {
+) -> Result<ContiguousPlan, Unrecoverable> {
     if answers.iter().all(|answer| *answer == Answer::Failed) {
         return Err(Unrecoverable::AllFailed {
             locations: answers.len(),
@@ -120,7 +120,7 @@ pub(super) fn plan_contiguous(
         .min();
     let Some(best) = best else {
         return if candidates.is_empty() {
-            Ok(Plan::Delete)
+            Ok(ContiguousPlan::Delete)
         } else {
             Err(Unrecoverable::NoneUsable {
                 found: candidates.len(),
@@ -138,7 +138,7 @@ pub(super) fn plan_contiguous(
     };
     let chosen = || candidates.iter().filter(|(_, replica)| takes_part(replica));
     let shortest = chosen().map(|(_, replica)| replica.block.num_bytes).min();
-    Ok(Plan::Sync {
+    Ok(ContiguousPlan::Sync {
         participants: chosen().map(|(index, _)| *index).collect(),
         length: truncate_to
             .or(shortest)

@@ -2,7 +2,8 @@ use hayloft_wire::ids::{Block, ReplicaState};
 use proptest::prelude::*;
 
 use super::rules::{
-    Answer, Plan, Replica, StripedPlan, Unrecoverable, plan_contiguous, plan_striped,
+    Answer, ContiguousPlan as Plan, Replica, StripedPlan, Unrecoverable, plan_contiguous,
+    plan_striped,
 };
 use hayloft_client::stripe::Stripe;
 

@@ -37,14 +37,14 @@ fn main() -> ExitCode {
         }
         let mut on = suite.group(Lab::start, |lab, failed| lab.cluster.conclude(failed));
         on.case("every_byte_is_there_or_told", |lab| {
-            Plan::from_environment()?.carry_out(lab)
+            MishapPlan::from_environment()?.carry_out(lab)
         });
         Ok(())
     })
 }
 
 /// How long mishaps go on, which, and from which seed.
-struct Plan {
+struct MishapPlan {
     seconds: u64,
     seed: u64,
     of: Vec<Mishap>,
@@ -59,7 +59,7 @@ fn number(name: &str, usual: u64) -> Result<u64> {
     }
 }
 
-impl Plan {
+impl MishapPlan {
     fn from_environment() -> Result<Self> {
         let now = std::time::UNIX_EPOCH.elapsed();
         let any = now.map_or(1, |t| u64::from(t.subsec_nanos()));

@@ -127,7 +127,7 @@ struct TestNodes {
 }
 
 fn start(nodes: &TestNodes) -> Result<Lab> {
-    let base = scratch("pool-disks-")?;
+    let base = scratch("parity-disks-")?;
     let mut builder = Cluster::builder("parity")
         .conf("dfs.blocksize", BLOCK)
         .conf("dfs.replication", HOSTS)

@@ -19,7 +19,7 @@ use hayloft_testkit::node::Kind;
 use hayloft_testkit::power::{Count, FileSystem, PowerDisk, PowerTally, Rig, Round, disk};
 use hayloft_testkit::suite::{CaseGroup, expect, passed};
 use hayloft_testkit::{Outcome, Suite};
-use plan::Plan;
+use plan::CutPlan;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             suite.case("everything", move || Ok(Outcome::Skipped(missing)));
             return Ok(());
         }
-        let plan = Plan::from_environment()?;
+        let plan = CutPlan::from_environment()?;
         eprintln!("power: {plan}");
         let all = [FileSystem::Ext4, FileSystem::Ext4Commit60, FileSystem::Xfs];
         for on in all {

@@ -22,13 +22,13 @@ const SECONDS_DEFAULT: u64 = 34;
 const VOLATILE_SECONDS: u64 = 10;
 
 /// See the [module](self).
-pub struct Plan {
+pub struct CutPlan {
     cuts: u64,
     seconds: u64,
     seed: u64,
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for CutPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             cuts,
@@ -48,7 +48,7 @@ fn number(name: &str, usual: u64) -> Result<u64> {
     }
 }
 
-impl Plan {
+impl CutPlan {
     /// What the variables say, or as many cuts as each test run can afford.
     pub fn from_environment() -> Result<Self> {
         let now = std::time::UNIX_EPOCH.elapsed();

@@ -3,9 +3,13 @@
 use std::time::{Duration, Instant};
 
 use hayloft_io::disk::{DiskStats, Slowest};
+use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
-use super::super::WebHost;
+use super::super::{WebHost, beans};
+use super::averages::slow_classes;
+use super::finding::Finding;
+use super::units::bytes;
 use crate::namenode::{ActorInfo, Phase};
 use crate::outliers::OutlierReports;
 
@@ -16,28 +20,65 @@ const HANGS: Duration = Duration::from_secs(1);
 /// A transfer that took so long within the last minute is told of.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Everything there is to say, the worst first; empty when all is well.
-pub fn findings(
+/// Of a hundred parts of the capacity, fewer than these free make a node nearly full.
+const SPACE_LOW: u64 = 5;
+
+/// Everything there is to say, the gravest first; empty when all is well. It is the one judgement
+/// of a node: its page and `hayloft top` show this.
+pub(super) fn findings(
     host: &dyn WebHost,
     disks: &[(String, DiskStats)],
     actors: &[ActorInfo],
-) -> Vec<String> {
+    parity: Option<&ParityStatus>,
+) -> Vec<Finding> {
     let failures = host.store().failure_summary();
     let failed = failures.failed_locations.iter().zip(&failures.reasons);
-    let mut all: Vec<String> = failed
+    let mut troubles: Vec<String> = failed
         .map(|(dir, reason)| format!("The volume {} has failed: {reason}.", dir.display()))
         .collect();
-    all.extend(host.volumes().what.iter().filter_map(of_volume));
-    all.extend(actors.iter().filter_map(of_namenode));
+    troubles.extend(host.volumes().what.iter().filter_map(of_volume));
+    troubles.extend(actors.iter().filter_map(of_namenode));
+    troubles.extend(parity.into_iter().flat_map(of_parity));
+    let mut all: Vec<Finding> = troubles.into_iter().map(Finding::trouble).collect();
     let now = Instant::now();
-    all.extend(
-        disks
-            .iter()
-            .flat_map(|(name, stats)| of_disk(name, stats, now)),
-    );
-    all.extend(of_outliers(&host.slow()));
-    all.extend(of_trash(&host.store().held_by_upgrades()));
+    for (name, stats) in disks {
+        all.extend(of_disk(name, stats, now));
+        all.extend(slow_classes(host.periods(), host.uptime(), name, stats));
+    }
+    let mut slow = of_outliers(&host.slow());
+    slow.extend(of_space(beans::space(host)));
+    slow.extend(of_trash(&host.store().held_by_upgrades()));
+    all.extend(slow.into_iter().map(Finding::slow));
+    all.sort_by_key(|finding| std::cmp::Reverse(finding.gravity));
     all
+}
+
+fn of_space((capacity, _, remaining): (u64, u64, u64)) -> Option<String> {
+    let low = capacity / 100 * SPACE_LOW;
+    (remaining < low).then(|| {
+        format!(
+            "The node is nearly full: {} of {} are left.",
+            bytes(remaining),
+            bytes(capacity)
+        )
+    })
+}
+
+fn of_parity(status: &ParityStatus) -> Vec<String> {
+    let states = [
+        (status.lost_bytes, "are lost, with their parity"),
+        (status.damaged_bytes, "are damaged, and not mended yet"),
+        (status.degraded_bytes, "are in groups that lack a unit"),
+        (status.overdue_bytes, "have waited too long for parity"),
+    ];
+    let some = states.into_iter().filter(|(held, _)| *held > 0);
+    some.map(|(held, what)| {
+        format!(
+            "{} of replicas {what}: see hayloft parity status.",
+            bytes(held)
+        )
+    })
+    .collect()
 }
 
 fn of_trash(held: &[HeldByUpgrades]) -> Option<String> {
@@ -83,14 +124,15 @@ fn of_namenode(actor: &ActorInfo) -> Option<String> {
     ))
 }
 
-fn of_disk(name: &str, stats: &DiskStats, now: Instant) -> Vec<String> {
+fn of_disk(name: &str, stats: &DiskStats, now: Instant) -> Vec<Finding> {
     let mut all = Vec::new();
     let queued: usize = stats.load.waiting.iter().sum();
     if let Some(longest) = stats.load.longest.filter(|longest| *longest > HANGS) {
-        all.push(format!(
+        let text = format!(
             "The disk {name} has not finished a transfer for {:.1} s; {queued} wait behind it.",
             longest.as_secs_f64()
-        ));
+        );
+        all.push(Finding::trouble(text).of_disk(name, None));
     }
     let recent = stats.slowest.last_minute(now);
     let count = recent.partition_point(|transfer| transfer.took() > SLOW);
@@ -105,12 +147,13 @@ fn of_disk(name: &str, stats: &DiskStats, now: Instant) -> Vec<String> {
         } else {
             ""
         };
-        all.push(format!(
+        let text = format!(
             "On the disk {name}, transfers that took over a second within the last minute: \
              {count}{more}. The slowest, a {}, took {:.1} s: {why}.",
             worst.class,
             worst.took().as_secs_f64()
-        ));
+        );
+        all.push(Finding::slow(text).of_disk(name, Some(worst.class)));
     }
     all
 }
@@ -155,7 +198,36 @@ mod tests {
         stats.load.waiting[0] = 4;
         let told = of_disk("sda", &stats, Instant::now());
         let wanted = "The disk sda has not finished a transfer for 2.5 s; 4 wait behind it.";
+        let wanted = Finding::trouble(wanted.to_owned()).of_disk("sda", None);
         assert_eq!(told, [wanted]);
+    }
+
+    #[test]
+    fn little_space_is_told_of() {
+        assert_eq!(of_space((0, 0, 0)), None, "no volume is there yet");
+        assert_eq!(of_space((1 << 40, 0, 1 << 39)), None);
+        let told = of_space((1 << 40, 1 << 39, 1));
+        let wanted = "The node is nearly full: 1 B of 1.0 TiB are left.";
+        assert_eq!(told.as_deref(), Some(wanted));
+    }
+
+    #[test]
+    fn parity_that_lacks_something_is_told_of() {
+        let status = ParityStatus {
+            protected_bytes: 9,
+            degraded_bytes: 4096,
+            lost_bytes: 1,
+            ..ParityStatus::default()
+        };
+        let told = of_parity(&status);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].starts_with("1 B of replicas are lost, "),
+            "{told:?}"
+        );
+        let wanted = "4.0 KiB of replicas are in groups that lack a unit: \
+                      see hayloft parity status.";
+        assert_eq!(told[1], wanted);
     }
 
     #[test]

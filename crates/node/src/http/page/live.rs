@@ -1,7 +1,8 @@
 //! `/live`: what the page draws, as JSON. Counts go up from the node's start; the page looks at
 //! differences. Histograms are lists of `[bucket, count]`, four buckets to a doubling: bucket `n`
-//! ends at 2^(n/4).
+//! ends at 2^(n/4). Beside each histogram are its count, its sum and two quantiles.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,13 @@ use hayloft_store::HeldByUpgrades;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
+use super::super::metrics::parity_states;
 use super::super::{WebHost, beans};
+use super::averages::sum;
+use super::finding::Finding;
 use super::findings::findings;
 use crate::activity::millis;
+use crate::memory::resident_bytes;
 use crate::namenode::ActorInfo;
 use crate::xceiver::Activity;
 
@@ -24,7 +29,7 @@ pub fn live(host: &dyn WebHost) -> Value {
     let (told, actors) = (host.disks(), host.actors());
     let (disks, now) = (&told.what, told.at);
     let (report, held) = (host.volumes(), host.store().held_by_upgrades());
-    let sum = |path: &Path, of: fn(&HeldByUpgrades) -> u64| -> u64 {
+    let all = |path: &Path, of: fn(&HeldByUpgrades) -> u64| -> u64 {
         let here = held.iter().filter(|held| held.volume == path);
         here.map(of).fold(0, u64::saturating_add)
     };
@@ -35,10 +40,14 @@ pub fn live(host: &dyn WebHost) -> Value {
             "used": volume.used,
             "free": volume.free,
             "replicas": volume.blocks,
-            "trash": sum(&volume.path, |held| held.trash),
-            "previous": sum(&volume.path, |held| held.previous),
+            "trash": all(&volume.path, |held| held.trash),
+            "previous": all(&volume.path, |held| held.previous),
+            "error_files": volume.errors.places,
         })
     });
+    let parity = host.parity();
+    let findings = findings(host, disks, &actors, parity.as_ref());
+    let states = |status| BTreeMap::from(parity_states(status));
     json!({
         "name": format!("{}:{}", identity.host_name, identity.xfer_port),
         // The page reckons with the time of what the disks had done.
@@ -49,7 +58,14 @@ pub fn live(host: &dyn WebHost) -> Value {
         "connections": stats.now(Activity::Connection),
         "reading": stats.now(Activity::Reader),
         "writing": stats.now(Activity::Writer),
-        "findings": findings(host, disks, &actors),
+        "transfers": stats.now(Activity::Xmit),
+        "read_bytes": stats.bytes_read.get(),
+        "cached_bytes": stats.bytes_read_by_descriptor.get(),
+        "written_bytes": stats.bytes_written.get(),
+        "resident": resident_bytes(),
+        "failed_volumes": host.store().failure_summary().failed_locations.len(),
+        "parity": parity.as_ref().map(states),
+        "findings": findings.iter().map(Finding::to_json).collect::<Vec<_>>(),
         "volumes": volumes.collect::<Vec<_>>(),
         "namenodes": actors.iter().map(namenode).collect::<Vec<_>>(),
         "disks": disks.iter().map(|(name, stats)| disk(name, stats, now)).collect::<Vec<_>>(),
@@ -88,6 +104,8 @@ fn disk(name: &str, stats: &DiskStats, now: Instant) -> Value {
                 "running": running,
                 "queue_us": buckets(&of.queue_us),
                 "service_us": buckets(&of.service_us),
+                "queue": summary(&of.queue_us),
+                "service": summary(&of.service_us),
             })
         })
     });
@@ -96,6 +114,7 @@ fn disk(name: &str, stats: &DiskStats, now: Instant) -> Value {
         "name": name,
         "classes": classes.collect::<Vec<_>>(),
         "run_bytes": buckets(&stats.runs),
+        "run": summary(&stats.runs),
         "slowest": slowest.iter().map(|slow| transfer(slow, now)).collect::<Vec<_>>(),
     })
 }
@@ -110,6 +129,16 @@ fn transfer(slow: &SlowTransfer, now: Instant) -> Value {
         "bytes": slow.bytes,
         "file": slow.place.map(|(file, _)| file.to_string()),
         "offset": slow.place.map(|(_, offset)| offset),
+    })
+}
+
+/// What a histogram counted, in its unit.
+fn summary(histogram: &Histogram<u64>) -> Value {
+    json!({
+        "count": histogram.len(),
+        "sum": sum(histogram),
+        "p50": histogram.value_at_quantile(0.5),
+        "p99": histogram.value_at_quantile(0.99),
     })
 }
 
@@ -174,6 +203,10 @@ mod tests {
         assert_eq!(first["service_us"][0][1], 1);
         assert_eq!(told["classes"][1]["waiting"], 3);
         assert_eq!(told["run_bytes"][0][1], 1);
+        assert_eq!(
+            (&first["service"]["count"], &first["queue"]["sum"]),
+            (&json!(1), &json!(0))
+        );
         assert_eq!(told["slowest"], json!([]));
     }
 

@@ -1,8 +1,11 @@
 //! `/`: the node at a glance, in one page without external resources. It has the numbers as of
 //! now in plain tables; its script draws what `/live` tells.
 
+mod averages;
+mod finding;
 mod findings;
 mod live;
+mod units;
 
 use std::fmt::Write as _;
 
@@ -11,6 +14,7 @@ use serde_json::Value;
 pub use live::live;
 
 use super::pages::marked_up;
+use units::time;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -136,7 +140,7 @@ fn slow(text: &mut String, live: &Value) {
     }
     text.push_str("<ul id=\"findings\" class=\"bad\">");
     for one in all {
-        let _ = write!(text, "<li>{}</li>", escaped(one));
+        let _ = write!(text, "<li>{}</li>", escaped(&one["text"]));
     }
     text.push_str("</ul>");
 }
@@ -160,8 +164,8 @@ fn of_disk(text: &mut String, disk: &Value) {
             bytes(&class["bytes"]),
             of("waiting"),
             of("running"),
-            p99(&class["queue_us"]),
-            p99(&class["service_us"]),
+            p99(&class["queue"]),
+            p99(&class["service"]),
         ]
     });
     table(text, ("", "Classes", "All since the start"), &heads, rows);
@@ -242,50 +246,15 @@ fn ago(seconds: &Value) -> String {
     told.unwrap_or_else(|| "never".to_owned())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a size for people")]
 fn bytes(value: &Value) -> String {
-    let whole = number(value);
-    let mut value = whole as f64;
-    if whole < 1024 {
-        return format!("{whole} B");
-    }
-    for unit in ["KiB", "MiB", "GiB", "TiB"] {
-        value /= 1024.0;
-        if value < 1024.0 {
-            return format!("{value:.1} {unit}");
-        }
-    }
-    format!("{:.1} PiB", value / 1024.0)
+    units::bytes(number(value))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a time for people")]
-fn time(us: u64) -> String {
-    match us {
-        0..1000 => format!("{us} µs"),
-        1000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
-        _ => format!("{:.1} s", us as f64 / 1e6),
-    }
-}
-
-/// The time that 99 of 100 keep to, of `[bucket, count]`.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "buckets are small, times far below 2^53"
-)]
-fn p99(buckets: &Value) -> String {
-    let of = |one: &Value| (number(&one[0]), number(&one[1]));
-    let all: Vec<(u64, u64)> = list(buckets).iter().map(of).collect();
-    let wanted = all.iter().map(|(_, count)| count).sum::<u64>() as f64 * 0.99;
-    let mut seen = 0;
-    for (bucket, count) in all {
-        seen += count;
-        if seen as f64 >= wanted {
-            return time((bucket as f64 / 4.0).exp2() as u64);
-        }
-    }
-    String::new()
+/// The time that 99 of 100 keep to; nothing where nothing was counted.
+fn p99(summary: &Value) -> String {
+    let counted = number(&summary["count"]) > 0;
+    let told = counted.then(|| time(number(&summary["p99"])));
+    told.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -225,7 +225,8 @@ function tell(now) {
   fact("space", `${size(now.used)} of ${size(now.capacity)}`);
   fact("left", size(now.remaining));
   fact("busy", `${now.connections} connections, ${now.reading} reading, ${now.writing} writing`);
-  const told = now.findings.length ? now.findings : ["Nothing is slow or has failed."];
+  const texts = now.findings.map((one) => one.text);
+  const told = texts.length ? texts : ["Nothing is slow or has failed."];
   byId("findings").className = now.findings.length ? "bad" : "";
   byId("findings").replaceChildren(...told.map((text) => html("li", {}, [text])));
   fill(byId("volumes"), now.volumes.map((one) =>

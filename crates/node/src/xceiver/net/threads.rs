@@ -34,12 +34,12 @@ const LOOK_FOR_EVENTS: u32 = 4;
 #[derive(Debug)]
 struct Worker {
     runtime: Handle,
-    load: Arc<Load>,
+    load: Arc<ThreadLoad>,
 }
 
 /// What a thread has to do.
 #[derive(Debug, Default)]
-struct Load {
+struct ThreadLoad {
     /// Operations in progress.
     busy: AtomicUsize,
     /// Connections, those that wait for a request included.
@@ -48,7 +48,7 @@ struct Load {
 
 /// The place of a connection.
 #[derive(Debug)]
-pub struct ThreadPlace(Arc<Load>);
+pub struct ThreadPlace(Arc<ThreadLoad>);
 
 /// Counts an operation in progress while it lives.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Threads {
     }
 }
 
-impl Load {
+impl ThreadLoad {
     fn now(&self) -> (usize, usize) {
         let busy = self.busy.load(Ordering::Relaxed);
         (busy, self.connections.load(Ordering::Relaxed))
@@ -129,7 +129,7 @@ impl Load {
 }
 
 impl ThreadPlace {
-    fn new(load: &Arc<Load>) -> Self {
+    fn new(load: &Arc<ThreadLoad>) -> Self {
         load.connections.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(load))
     }

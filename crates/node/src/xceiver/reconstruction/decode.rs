@@ -77,7 +77,7 @@ impl<'a> Decoding<'a> {
     /// # Errors
     /// Too few sources are left, what was decoded is wrong, or those of `sink`.
     pub(super) async fn run(self, sink: &mut impl Sink) -> Result<(), XferError> {
-        let plan = Plan::new(&self);
+        let plan = WindowPlan::new(&self);
         let unit = window(&self, plan.units());
         let size = 2 * plan.units() * unit;
         let memory = self.x.memory().acquire(size).await;
@@ -139,7 +139,7 @@ fn window(decoding: &Decoding<'_>, units: usize) -> usize {
 
 /// What a window is made of.
 #[derive(Clone, Debug)]
-struct Plan {
+struct WindowPlan {
     /// Units that are read.
     sources: usize,
     /// Data units that are zeros, by index.
@@ -149,7 +149,7 @@ struct Plan {
     validation: bool,
 }
 
-impl Plan {
+impl WindowPlan {
     fn new(decoding: &Decoding<'_>) -> Self {
         let group = decoding.group;
         let data = 0..group.stripe.data;
@@ -170,7 +170,7 @@ impl Plan {
 
 /// The same bytes of every unit.
 struct Window<'a> {
-    plan: &'a Plan,
+    plan: &'a WindowPlan,
     /// Most bytes of a unit.
     unit: usize,
     /// Bytes of each unit that are valid.
@@ -182,7 +182,7 @@ struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    fn new(plan: &'a Plan, unit: usize, memory: &'a mut [u8]) -> Self {
+    fn new(plan: &'a WindowPlan, unit: usize, memory: &'a mut [u8]) -> Self {
         let zeros = (plan.sources + plan.wanted) * unit;
         memory[zeros..].fill(0);
         Self {
@@ -255,7 +255,7 @@ impl<'a> Window<'a> {
 
 /// The units that are known: those read, and those of zeros.
 fn known_units<'m>(
-    plan: &Plan,
+    plan: &WindowPlan,
     indices: &[usize],
     unit: usize,
     len: usize,
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn validation_finds_a_wrong_result() {
         let coder = Coder::new(Codec::ReedSolomon, 3, 2).expect("a shape of HDFS");
-        let plan = Plan {
+        let plan = WindowPlan {
             sources: 2,
             zeros: vec![2],
             wanted: 1,

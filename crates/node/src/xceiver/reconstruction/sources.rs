@@ -21,12 +21,12 @@ use crate::xceiver::settings::Settings;
 
 /// The sources of one reconstruction.
 pub(super) struct Sources<'a> {
-    context: Context<'a>,
+    context: SharedBySlots<'a>,
     slots: Vec<Slot>,
 }
 
 /// What all slots share.
-struct Context<'a> {
+struct SharedBySlots<'a> {
     x: &'a Xceivers,
     settings: &'a Settings,
     group: &'a StripedGroup,
@@ -93,7 +93,7 @@ impl<'a> Sources<'a> {
             )));
         }
         let spares = Mutex::new(spares);
-        let context = Context {
+        let context = SharedBySlots {
             x,
             settings,
             group,
@@ -146,7 +146,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-impl Context<'_> {
+impl SharedBySlots<'_> {
     /// Reads from the slot's source, or from another one that takes its place.
     async fn fill(&self, slot: &mut Slot, start: u64, buffer: &mut [u8]) -> Result<(), XferError> {
         loop {

@@ -19,7 +19,7 @@ use crate::identity::Identity;
 use crate::namenode::NameNodes;
 use crate::namenode::inventory::Inventory;
 use crate::namenode::service_side::NodeSide;
-use crate::namenode::work::{Load, NodeWork, Targets};
+use crate::namenode::work::{NodeLoad, NodeWork, Targets};
 use crate::outliers::OutlierReports;
 
 /// Counts orders; a copy takes for ever.
@@ -56,8 +56,8 @@ impl NodeWork for FakeWork {
         *self.bandwidth.lock().expect("no panic") = bytes_per_second;
     }
 
-    fn load(&self) -> Load {
-        Load {
+    fn load(&self) -> NodeLoad {
+        NodeLoad {
             xmits: 1,
             xceivers: 2,
         }
