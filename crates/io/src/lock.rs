@@ -1,25 +1,35 @@
 //! The record lock that keeps two processes off one directory.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, fcntl_lock, mknodat};
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::shortage::patiently;
 
 /// How much of the holder's note is quoted in the error.
 const NOTE_MAX: u64 = 256;
 
-/// Files locked by this process. Record locks do not exclude threads of one process, and closing
-/// *any* descriptor of the file releases them; so a second lock is refused before opening.
-static HELD: LazyLock<Mutex<HashSet<(u64, u64)>>> = LazyLock::new(Mutex::default);
+/// Files locked by this process, and whether they are being closed. Record locks do not exclude
+/// threads of one process, and closing *any* descriptor of the file releases them; so a second lock
+/// is refused before opening.
+static HELD: LazyLock<Mutex<HashMap<(u64, u64), bool>>> = LazyLock::new(Mutex::default);
+
+/// How long a new lock waits for one that is being closed. Its inode may be that of a new file
+/// already, if the old one was deleted.
+const CLOSING_MAX: Duration = Duration::from_secs(2);
+const CLOSING_PAUSE: Duration = Duration::from_millis(2);
 
 /// An exclusive fcntl record lock (`F_SETLK`) on a whole file, as Java's `FileChannel.tryLock()`
 /// takes it, so that the two exclude each other; `flock(2)` would not.
@@ -31,7 +41,7 @@ pub struct RecordLock {
     // Dropped before the reservation: else the close would release a newer lock.
     _file: File,
     path: PathBuf,
-    _reserved: Reserved,
+    reserved: Reserved,
 }
 
 /// This process's claim on an inode, whether or not the kernel's lock is held yet.
@@ -40,20 +50,31 @@ struct Reserved((u64, u64));
 
 impl Reserved {
     fn claim(id: (u64, u64)) -> Option<Self> {
-        let new = HELD
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id);
-        // Made only when new: dropping it gives the claim up.
-        new.then(|| Self(id))
+        let until = Instant::now() + CLOSING_MAX;
+        loop {
+            match locks::lock(&HELD).entry(id) {
+                Entry::Vacant(free) => {
+                    free.insert(false);
+                    return Some(Self(id));
+                }
+                Entry::Occupied(held) if !held.get() || Instant::now() >= until => return None,
+                Entry::Occupied(_closing) => {}
+            }
+            thread::sleep(CLOSING_PAUSE);
+        }
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        HELD.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.0);
+        locks::lock(&HELD).remove(&self.0);
+    }
+}
+
+/// Before the file is closed, which may take as long as its disk.
+impl Drop for RecordLock {
+    fn drop(&mut self) {
+        locks::lock(&HELD).insert(self.reserved.0, true);
     }
 }
 
@@ -100,7 +121,7 @@ impl RecordLock {
         Ok(Self {
             _file: file,
             path: path.to_owned(),
-            _reserved: reserved,
+            reserved,
         })
     }
 
@@ -183,5 +204,22 @@ mod tests {
         let missing = dir.path().join("missing");
         assert_eq!(RecordLock::holder(&missing).expect("no file"), None);
         assert!(!missing.exists());
+    }
+
+    #[test]
+    fn a_new_lock_waits_for_the_one_that_is_being_closed() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("in_use.lock");
+        std::fs::write(&path, "").expect("writes");
+        let facts = std::fs::metadata(&path).expect("there");
+        let id = (facts.dev(), facts.ino());
+        let closing = Reserved::claim(id).expect("free");
+        locks::lock(&HELD).insert(id, true);
+        let closer = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            drop(closing);
+        });
+        RecordLock::acquire(&path, b"1@here").expect("free soon");
+        closer.join().expect("no panic");
     }
 }
