@@ -9,65 +9,16 @@ use hayloft_parity::{
     FileStamp, GroupId, GroupRecord, MemberRecord, PARITY_DIR, ParityRecord, Section, SumsCheck,
     parity_checksum,
 };
-use hayloft_store::inside::{BlockPoolSlice, DIR_MODE, FinalReplica, Pair, Pool};
+use hayloft_store::inside::DIR_MODE;
 use hayloft_store::{StoreError, StoreErrorKind};
-use hayloft_wire::ids::ExtendedBlock;
 
-use super::members::{Source, clip, note_encoded, open_member, read_stride, take_check};
-use super::volumes::{UnitPlace, answer, parity_file, stamp};
-use super::{ENCODING, Parity, ParityEnded, ParityStep, records};
-
-/// Bytes of each member that are encoded at a time: a multiple of the pieces of parity.
-pub const STRIDE: usize = 1 << 20;
-
-/// A finalized replica that may become a member.
-#[derive(Clone, Debug)]
-pub struct ParityCandidate {
-    /// Its volume.
-    pub place: UnitPlace,
-    /// Its pool.
-    pub pool: Arc<Pool>,
-    /// The pool's part on the volume.
-    pub slice: Arc<BlockPoolSlice>,
-    /// Block id.
-    pub id: i64,
-    /// As the map had it.
-    pub replica: FinalReplica,
-    /// A group that is to be replaced decodes all of it meanwhile.
-    pub covered: bool,
-}
-
-impl ParityCandidate {
-    pub(super) fn pair(&self) -> Pair {
-        Pair::finalized(&self.slice.paths, self.id, self.replica.generation_stamp)
-    }
-
-    /// The block.
-    pub fn block(&self) -> ExtendedBlock {
-        let replica = &self.replica;
-        let block = hayloft_wire::ids::Block::new(self.id, replica.generation_stamp, replica.len);
-        self.pool.extended(block)
-    }
-}
-
-/// Why a group was not encoded.
-#[derive(Debug)]
-pub enum NotEncoded {
-    /// A test ends here.
-    Ended,
-    /// A member changed meanwhile.
-    Changed,
-    /// This member cannot be read, or is not what its checksums say.
-    Member(usize, StoreError),
-    /// Parity or a record cannot be written.
-    Parity(StoreError),
-}
-
-impl From<ParityEnded> for NotEncoded {
-    fn from(_: ParityEnded) -> Self {
-        Self::Ended
-    }
-}
+use super::members::{
+    NotEncoded, ParityCandidate, Source, clip, note_encoded, open_member, read_stride, take_check,
+};
+use super::sources::stamp;
+use super::units::parity_file;
+use super::volumes::{UnitPlace, answer};
+use super::{ENCODING, Parity, ParityStep, STRIDE, records};
 
 /// A stride of all members, on its way through the code.
 struct Stride {

@@ -2,9 +2,11 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `volumes` | units on volumes: which store, which disk, which file |
+//! | `volumes` | the volumes of all stores, and the disks that they lie on |
+//! | `sources` | where units are read: on volumes, or in directories that no store uses |
+//! | `units` | which file of a group, or which replica, a unit is |
 //! | `rounds` | the background task |
-//! | `members` | members of a new group as they are read |
+//! | `members` | members of a new group, and how they are read |
 //! | `recent` | bytes of new replicas, in memory until they are encoded |
 //! | `encode` | one group: read, encode, commit |
 //! | `records` | copies of records, and groups that go |
@@ -22,7 +24,7 @@
 //! | `requests` | what operators ask of a running node |
 //! | `listing` | files on a volume, and those that no record names |
 //! | `load` | what lies on the volumes at start |
-//! | `troubles` | volumes that take no files of groups for a while |
+//! | `troubles`, `refusals` | volumes that take no files of groups for a while |
 //! | `unattended`, `looks` | units in directories of nodes that do not run here |
 //! | `damaged` | replicas that no group can mend |
 //! | `kept` | what is kept of deleted replicas makes room |
@@ -46,16 +48,19 @@ mod protects;
 mod rebuild;
 mod recent;
 mod records;
+mod refusals;
 mod requests;
 mod rounds;
 mod scan;
 mod scrub;
 mod served;
+mod sources;
 mod status;
 #[cfg(test)]
 mod tests;
 mod troubles;
 mod unattended;
+mod units;
 mod unreadable;
 mod volumes;
 
@@ -86,6 +91,9 @@ pub use status::{LackingParityGroup, ParityStatus, VolumeParity};
 const ENCODING: IoClass = IoClass::Balancer;
 /// The class of what restores redundancy.
 const REBUILDING: IoClass = IoClass::Replication;
+
+/// Bytes of each member that are encoded at a time: a multiple of the pieces of parity.
+const STRIDE: usize = 1 << 20;
 
 /// Memory that groups which are encoded at once take together, bytes, unless one takes more.
 const ENCODING_BUFFERS: usize = 32 << 20;
@@ -136,7 +144,7 @@ impl ParityConfig {
             interval: Duration::from_secs(5),
             patience: Duration::from_secs(120),
             hold: Duration::from_secs(30),
-            groups_at_once: (ENCODING_BUFFERS / (shape.units() * encode::STRIDE)).clamp(1, 4),
+            groups_at_once: (ENCODING_BUFFERS / (shape.units() * STRIDE)).clamp(1, 4),
             turn: Duration::from_secs(30),
             kept_max: 16 << 30,
             memory: 0,

@@ -14,8 +14,9 @@ use tracing::info;
 
 use super::Parity;
 use super::listing::{Listed, list_dir};
+use super::sources::stamp_of;
 use super::unattended::{LOOK_WITHIN, Unattended, units_on};
-use super::volumes::{kept_file, parity_file, stamp_of};
+use super::units::{kept_file, parity_file};
 
 /// A directory is looked at again after so long: another process may have changed it.
 const LOOK_EVERY: Duration = Duration::from_secs(60);

@@ -17,7 +17,9 @@ use tracing::{info, warn};
 use super::decode::UnitReader;
 use super::degraded::unit_of;
 use super::heal::{decode_pair, write_unit};
-use super::volumes::{UnitPlace, answer, parity_file, stamp, storage_of, unit_len};
+use super::sources::stamp;
+use super::units::{parity_file, storage_of, unit_len};
+use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity, ParityEnded, ParityStep, REBUILDING, status};
 
 /// Ends work on a volume that is given up: its disk may give no answer.

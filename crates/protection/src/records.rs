@@ -18,7 +18,8 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::ids::PoolId;
 use tracing::{debug, warn};
 
-use super::volumes::{UnitPlace, answer, kept_file, parity_file, section_of, unit_len};
+use super::units::{kept_file, parity_file, section_of, unit_len};
+use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity, ParityEnded, ParityStep};
 
 /// Reads the head of a record, or one that lies alone.
@@ -370,13 +371,6 @@ impl Parity {
             }
             _ => {}
         }
-    }
-
-    /// An error of a volume that a file of a group could not be written to or removed from.
-    pub(crate) fn refused(&self, place: &UnitPlace, doing: &str, error: IoError) -> StoreError {
-        let error = place.failed(doing, error);
-        self.note_refusal(place, &error);
-        error
     }
 }
 

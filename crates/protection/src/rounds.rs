@@ -14,9 +14,10 @@ use hayloft_wire::ids::PoolId;
 use tracing::{debug, info, warn};
 
 use super::changes::recent_key;
-use super::encode::{NotEncoded, ParityCandidate, encode_group};
+use super::encode::encode_group;
+use super::members::{NotEncoded, ParityCandidate};
 use super::status::UnprotectedCount;
-use super::volumes::UnitPlace;
+use super::volumes::{DiskKey, UnitPlace};
 use super::{Parity, ParityEnded, ParityRequest, Waiting, requests, status};
 
 /// Groups that are planned at a time, after a look at all replicas.
@@ -220,7 +221,7 @@ impl Parity {
         &self,
         plan: &GroupPlan<ParityCandidate>,
         places: &[UnitPlace],
-        disks: &[super::volumes::DiskKey],
+        disks: &[DiskKey],
     ) -> Vec<UnitPlace> {
         let of = |disk: usize| {
             let here = places

@@ -13,7 +13,9 @@ use tracing::{debug, info, warn};
 
 use super::heal::mend_or_tell;
 use super::load::begins_with;
-use super::volumes::{SourcePlace, UnitPlace, answer, kept_file, storage_of, unit_path};
+use super::sources::SourcePlace;
+use super::units::{kept_file, storage_of, unit_path};
+use super::volumes::{UnitPlace, answer};
 use super::{Parity, ParityEnded, ParityStep, records, status};
 
 impl Parity {

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{Engine, IoClass, IoError, IoErrorKind, IoOp, OpenMode, locks};
+use hayloft_io::{Engine, IoClass, IoError, IoErrorKind, IoOp, locks};
 use hayloft_parity::{GroupRecord, MemberState, TableGroup, UnitRef};
-use hayloft_store::StoreError;
 use hayloft_store::inside::{
     CURRENT, PoolPaths, StoreState, VERSION, VERSION_BYTES_MAX, VolumeVersion, data_name,
 };
@@ -20,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::Parity;
-use super::volumes::{DiskKey, SourcePlace};
+use super::volumes::DiskKey;
 
 /// A look that takes longer is given up: rounds wait for it.
 pub(super) const LOOK_WITHIN: Duration = Duration::from_secs(10);
@@ -259,28 +258,6 @@ impl Parity {
         let place = self.place(storage);
         place.is_some_and(|place| place.store.pool(pool).is_ok())
     }
-
-    /// Where a unit on this storage is read.
-    pub(super) fn source(&self, storage: &str, pool: &PoolId) -> Option<SourcePlace> {
-        let place = self.place(storage);
-        if let Some(place) = place.filter(|place| place.store.pool(pool).is_ok()) {
-            return Some(SourcePlace::Attended(place));
-        }
-        self.unattended(storage).map(SourcePlace::Unattended)
-    }
-
-    /// As [`source`](Self::source).
-    ///
-    /// # Errors
-    /// `VolumeFailed`.
-    pub(super) fn source_of(
-        &self,
-        storage: &str,
-        pool: &PoolId,
-    ) -> Result<SourcePlace, StoreError> {
-        self.source(storage, pool)
-            .ok_or_else(|| super::volumes::not_in_use(storage))
-    }
 }
 
 /// The members of a group on a storage.
@@ -294,15 +271,4 @@ pub fn units_on<'a>(
         group: record.id,
         unit,
     })
-}
-
-/// Opens a file to read.
-pub async fn open_source(
-    place: &SourcePlace,
-    path: &Path,
-    class: IoClass,
-) -> Result<Arc<dyn hayloft_io::EngineFile>, IoError> {
-    place
-        .answer(place.engine().open(path, OpenMode::ReadOnly, class))
-        .await
 }
