@@ -18,7 +18,7 @@ use super::members::{
 use super::sources::stamp;
 use super::units::parity_file;
 use super::volumes::{UnitPlace, answer};
-use super::{ENCODING, Parity, ParityStep, STRIDE, records};
+use super::{ENCODING, Parity, STRIDE, records};
 
 /// A stride of all members, on its way through the code.
 struct Stride {
@@ -49,12 +49,10 @@ pub async fn encode_group(
         // A disk that hangs gives no answer.
         _ = futures_util::future::select_all(gone) => Err(NotEncoded::Changed),
     };
-    if let Err(error) = &outcome
-        && !matches!(error, NotEncoded::Ended)
-    {
+    if outcome.is_err() {
         let gone = parity.table().remove(id);
         if let Some(group) = gone {
-            parity.remove_files(&group).await?;
+            parity.remove_files(&group).await;
         } else {
             for (n, place) in targets.iter().enumerate() {
                 let path = parity_file(&record, n).path(&place.volume.root);
@@ -101,7 +99,6 @@ async fn encode_claimed(
     targets: &[UnitPlace],
     mut record: GroupRecord,
 ) -> Result<(GroupRecord, Vec<Bytes>), NotEncoded> {
-    parity.step(ParityStep::Claimed)?;
     let mut sources = Vec::new();
     let mut sections_len = parity_checksum().meta_len(record.parity_len()) * targets.len() as u64;
     for (n, member) in members.iter().enumerate() {
@@ -118,9 +115,7 @@ async fn encode_claimed(
     let files = create_parity(parity, targets, &record).await?;
     write_parity(parity, members, targets, &mut sources, &files, &mut sums).await?;
     note_encoded(parity, &sources);
-    parity.step(ParityStep::Written)?;
     sync_parity(parity, targets, &files).await?;
-    parity.step(ParityStep::Synced)?;
     let mut sections = Vec::new();
     for (n, (source, member)) in sources.iter().zip(&mut record.members).enumerate() {
         let bytes = source.sums.bytes().clone();
@@ -217,9 +212,6 @@ async fn write_parity(
         for (all, more) in sums.iter_mut().zip(&stride.sums) {
             all.extend_from_slice(more);
         }
-        if offset == 0 {
-            parity.step(ParityStep::HalfWritten)?;
-        }
         offset += width as u64;
     }
     Ok(())
@@ -298,8 +290,7 @@ async fn commit(
     begun.map_err(|_| NotEncoded::Changed)?;
     // A change between the last look and the claim's end would have spoiled the claim.
     let written = parity.write_copies(&record, sections, &places, &[]).await;
-    written.map_err(NotEncoded::Parity)??;
-    parity.step(ParityStep::Recorded)?;
+    written.map_err(NotEncoded::Parity)?;
     parity.table().committed(record.id);
     for target in &record.parity {
         if let Some(place) = parity.place(&target.storage) {

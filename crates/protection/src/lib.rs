@@ -230,36 +230,6 @@ pub struct Parity {
     scan: Mutex<scan::GroupScan>,
     /// What was left for operators last.
     published: Mutex<ParityStatus>,
-    /// Where a test has this process end.
-    #[cfg(test)]
-    pub(crate) end_at: Mutex<Option<ParityStep>>,
-}
-
-/// The steps after each of which a process may end, for tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParityStep {
-    /// Members are claimed, nothing is written.
-    Claimed,
-    /// A part of the parity is written.
-    HalfWritten,
-    /// All parity is written.
-    Written,
-    /// All parity is durable.
-    Synced,
-    /// The first copy of the record is durable.
-    FirstRecord,
-    /// All copies are.
-    Recorded,
-    /// The first copy of the record of a group that goes was removed.
-    Unrecorded,
-    /// All its copies are.
-    AllUnrecorded,
-    /// A decoded replica lies in `tmp`.
-    Decoded,
-    /// It is in its place.
-    Placed,
-    /// A group is scrubbed.
-    ScrubbedGroup,
 }
 
 /// All bytes of a unit, decoded from the others.
@@ -282,10 +252,6 @@ fn knows(store: &StoreState) -> bool {
         .all(|p| p.protection_known.load(Ordering::Acquire));
     known && !pools.is_empty()
 }
-
-/// A test has ended this process, as far as parity goes.
-#[derive(Clone, Copy, Debug)]
-pub struct ParityEnded;
 
 impl Parity {
     /// Without groups; `expected` stores will join.
@@ -325,8 +291,6 @@ impl Parity {
             stuck_requests: Mutex::default(),
             scan: Mutex::default(),
             published: Mutex::default(),
-            #[cfg(test)]
-            end_at: Mutex::default(),
         }
     }
 
@@ -401,15 +365,5 @@ impl Parity {
         let waited = self.first_known.get();
         waited.is_some_and(|since| since.elapsed() >= self.config.others_within)
             && stores.iter().any(|store| knows(store))
-    }
-
-    /// A step is done.
-    fn step(&self, step: ParityStep) -> Result<(), ParityEnded> {
-        #[cfg(test)]
-        if *locks::lock(&self.end_at) == Some(step) {
-            return Err(ParityEnded);
-        }
-        let _ = step;
-        Ok(())
     }
 }

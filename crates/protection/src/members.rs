@@ -14,7 +14,7 @@ use hayloft_wire::ids::{Block, ExtendedBlock};
 use super::changes::recent_key;
 use super::sources::stamp;
 use super::volumes::{UnitPlace, answer};
-use super::{ENCODING, Parity, ParityEnded, STRIDE};
+use super::{ENCODING, Parity, STRIDE};
 
 /// A finalized replica that may become a member.
 #[derive(Clone, Debug)]
@@ -49,20 +49,12 @@ impl ParityCandidate {
 /// Why a group was not encoded.
 #[derive(Debug)]
 pub enum NotEncoded {
-    /// A test ends here.
-    Ended,
     /// A member changed meanwhile.
     Changed,
     /// This member cannot be read, or is not what its checksums say.
     Member(usize, StoreError),
     /// Parity or a record cannot be written.
     Parity(StoreError),
-}
-
-impl From<ParityEnded> for NotEncoded {
-    fn from(_: ParityEnded) -> Self {
-        Self::Ended
-    }
 }
 
 /// A member that is read.
