@@ -5,6 +5,7 @@ use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{Data, LatencyTally, LoadPlace, LoadSettings, write_block};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use hayloft_wire::proto::client as pb;
+use hayloft_wire::proto::file_status::FsPermission;
 use hayloft_wire::proto::hdfs::ExtendedBlock as WireBlock;
 use hayloft_wire::rpc::names::CLIENT_NAMENODE_PROTOCOL;
 use hayloft_wire::schema::WireMessage;
@@ -84,7 +85,7 @@ impl NameNodeClient {
             "create",
             &pb::CreateRequest {
                 src: spec.path.clone(),
-                masked: pb::FsPermission { perm: PERMISSION },
+                masked: FsPermission { perm: PERMISSION },
                 client_name: client.clone(),
                 create_flag: CREATE_FLAG,
                 create_parent: true,

@@ -156,7 +156,8 @@ fn a_read_only_volume_is_refused() {
 
 #[test]
 fn a_hard_disk_is_told_by_its_curve_and_gets_a_large_quantum() {
-    use hayloft_io::calibrate::{Media, RunPoint};
+    use hayloft_io::Media;
+    use hayloft_io::calibrate::RunPoint;
     use hayloft_testkit::modelled::{HostedDisk, HostedFileSystem, ModelledDisk, Params, missing};
 
     if let Some(missing) = missing(HostedFileSystem::Ext4) {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hayloft_wire::proto::client as pb;
+use hayloft_wire::proto::file_status::{FsPermission, HdfsFileStatus};
 use hayloft_wire::proto::hdfs::LocatedBlock;
-use hayloft_wire::proto::namespace::HdfsFileStatus;
 use tokio::task::JoinHandle;
 use tracing::debug;
 
@@ -52,7 +52,7 @@ impl FileWriter {
     ) -> Result<Self, FileError> {
         let request = pb::CreateRequest {
             src: path.to_owned(),
-            masked: pb::FsPermission {
+            masked: FsPermission {
                 perm: wanted.permission,
             },
             client_name: client.name.clone(),
@@ -60,7 +60,7 @@ impl FileWriter {
             create_parent: wanted.create_parent,
             replication: wanted.replication,
             block_size: wanted.block_size,
-            unmasked: wanted.unmasked.map(|perm| pb::FsPermission { perm }),
+            unmasked: wanted.unmasked.map(|perm| FsPermission { perm }),
             ..pb::CreateRequest::default()
         };
         // Before the file is there, so that a failure leaves none behind.

@@ -11,10 +11,10 @@ use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::frame;
 use hayloft_wire::packet::{PacketHeader, encode_packet};
 use hayloft_wire::proto::client as pb;
+use hayloft_wire::proto::file_status::{FileEncryptionInfo, HdfsFileStatus};
 use hayloft_wire::proto::hdfs::{
     DatanodeId, DatanodeInfo, EcSchema, ErasureCodingPolicy, ExtendedBlock, LocatedBlock,
 };
-use hayloft_wire::proto::namespace::HdfsFileStatus;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpRequest};
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -158,7 +158,7 @@ impl Service for NameNode {
                 stat: Some(HdfsFileStatus {
                     blocksize: Some(CELL),
                     file_id: Some(16_386),
-                    file_encryption_info: Some(pb::FileEncryptionInfo::default()),
+                    file_encryption_info: Some(FileEncryptionInfo::default()),
                     ..HdfsFileStatus::default()
                 }),
             }),

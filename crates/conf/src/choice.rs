@@ -1,7 +1,7 @@
 //! Values that are one of a few names: a misspelt one is named at start, with the file
 //! and line.
 
-use hayloft_io::calibrate::Media;
+use hayloft_io::Media;
 use hayloft_io::{ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED, PLUGIN_PREFIX, plugin_parts};
 use hayloft_parity::{ParityDisks, ParityShape};
 

@@ -8,42 +8,15 @@ use std::path::{Path, PathBuf};
 use super::error::ConfigError;
 use super::key::{AnyKey, AnyValue, Key};
 use super::keys;
+use super::node_name::Derived;
+use super::origin::Origin;
 use super::substitute::substitute;
 use super::value::Value;
-use super::virtual_nodes::Derived;
+use super::volume_keys::OfVolumes;
 use super::xml;
 
 /// Files read from the configuration directory, later ones over earlier ones.
 const FILES: [&str; 3] = ["core-site.xml", "hdfs-site.xml", "hayloft-site.xml"];
-
-/// Where a value came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// No file sets it.
-    Default,
-    /// A configuration file; the line is that of its `<property>`.
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// Line, counted from 1.
-        line: usize,
-    },
-    /// `-D` on the command line.
-    CommandLine,
-    /// Changed while the node ran.
-    Reconfigured,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::CommandLine => f.write_str("command line"),
-            Self::Reconfigured => f.write_str("reconfigured"),
-        }
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
@@ -198,7 +171,22 @@ impl Configuration {
             let value = self.parse(key)?;
             self.values.insert(key.name, value);
         }
-        self.validate_volumes()
+        self.validate_volume_keys()
+    }
+
+    /// Looks at the keys of single volumes, which are not in the table.
+    fn validate_volume_keys(&self) -> Result<(), ConfigError> {
+        for name in self.names() {
+            let Some(key) = OfVolumes::of(name) else {
+                continue;
+            };
+            // Empty, it says nothing, as the key for all volumes.
+            if key == OfVolumes::Engine && self.text(name).is_none() {
+                continue;
+            }
+            self.parse_as(name, |text| key.check(text))?;
+        }
+        Ok(())
     }
 
     fn parse(&self, key: &AnyKey) -> Result<AnyValue, ConfigError> {
@@ -334,18 +322,13 @@ impl Configuration {
         &self.notes
     }
 
-    /// The same sources read anew: files as they are now, the same `-D`. Values are not looked at:
-    /// one that is not allowed must not hide what else has changed. Only texts may be asked of the
-    /// result.
-    pub(super) fn reread_texts(&self) -> Result<Self, ConfigError> {
-        let plain = match &self.directory {
-            Some(directory) => Self::read(directory, &self.overrides)?,
-            None => Self::empty(None, &self.overrides).overridden(),
-        };
-        Ok(match &self.node {
-            Some(node) => plain.derived(node.clone()),
-            None => plain,
-        })
+    /// The same sources read anew: files as they are now, the same `-D`, not yet a virtual node's.
+    /// Values are not looked at.
+    pub(super) fn reread_sources(&self) -> Result<Self, ConfigError> {
+        match &self.directory {
+            Some(directory) => Self::read(directory, &self.overrides),
+            None => Ok(Self::empty(None, &self.overrides).overridden()),
+        }
     }
 
     /// A copy with one property set, or back at its default.

@@ -9,9 +9,10 @@
 //! |---|---|
 //! | [`keys`] | the table of keys |
 //! | `key`, `value`, `choice`, `address` | what a key and its types are |
-//! | `volumes` | directories, and keys of one volume |
+//! | `data_dir`, `node_name`, `uri` | directories of volumes, virtual nodes, as they are written |
 //! | `xml`, `substitute` | files to properties, `${...}` |
-//! | `configuration`, `shared` | a snapshot, and the running one |
+//! | `volume_keys`, `volumes` | keys of one volume: their names, and what they say |
+//! | `configuration`, `origin`, `shared` | a snapshot, its sources, and the running one |
 //! | `namenodes` | name services and NameNode addresses |
 //! | `virtual_nodes` | several nodes in one process, a configuration for each |
 //! | `review`, `unsupported` | what is asked for and not done here |
@@ -20,10 +21,13 @@
 mod address;
 mod choice;
 mod configuration;
+mod data_dir;
 mod error;
 mod key;
 pub mod keys;
 mod namenodes;
+mod node_name;
+mod origin;
 mod print;
 mod review;
 mod shared;
@@ -31,20 +35,25 @@ mod substitute;
 #[cfg(test)]
 mod tests;
 mod unsupported;
+mod uri;
 mod value;
 mod virtual_nodes;
+mod volume_keys;
 mod volumes;
 mod xml;
 
 pub use address::HostPort;
 pub use choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
-pub use configuration::{Configuration, Origin};
+pub use configuration::Configuration;
+pub use data_dir::{CapacityRatio, DataDir};
 pub use error::ConfigError;
 pub use key::{AnyKey, Key};
 pub use namenodes::{NameNodeAddr, NameService, namenodes};
+pub use node_name::{NodeName, VIRTUAL_NODES_MAX};
+pub use origin::Origin;
 pub use print::{Setting, to_markdown};
 pub use shared::{Change, SharedConfig};
 pub use unsupported::{Unsupported, missed_from_java};
 pub use value::{Mode, Unit, Value};
-pub use virtual_nodes::{NodeName, VIRTUAL_NODES_MAX, VirtualNode};
-pub use volumes::{CapacityRatio, DataDir, Reserved};
+pub use virtual_nodes::VirtualNode;
+pub use volumes::Reserved;

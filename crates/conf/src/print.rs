@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::configuration::{Configuration, Origin};
+use super::configuration::Configuration;
 use super::key::AnyKey;
 use super::keys;
+use super::origin::Origin;
 use super::unsupported;
 
 /// One key of the table with its present value.

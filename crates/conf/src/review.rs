@@ -1,10 +1,11 @@
 //! What a loaded configuration asks for that this version does not do.
 
 use super::configuration::Configuration;
+use super::data_dir::CapacityRatio;
 use super::error::ConfigError;
 use super::keys;
 use super::unsupported::{self, Unsupported};
-use super::volumes::{CapacityRatio, OfVolumes, names_for};
+use super::volume_keys::{OfVolumes, names_for};
 
 impl Configuration {
     /// Names of keys that have an effect in Apache's DataNode and none here, with the entry that

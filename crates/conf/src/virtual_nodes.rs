@@ -6,103 +6,19 @@
 //! address or the host name, it counts. An address without such a key is the plain one, its port
 //! higher by the node's place in the list.
 
-use std::fmt;
 use std::path::Path;
 
 use super::address::HostPort;
 use super::configuration::Configuration;
+use super::data_dir::DataDir;
 use super::error::ConfigError;
 use super::keys;
-use super::value::{Unit, Value, items};
-use super::volumes::DataDir;
-
-/// Virtual nodes of one process, at most.
-pub const VIRTUAL_NODES_MAX: usize = 64;
-
-/// Characters of a name, at most.
-const NAME_CHARS_MAX: usize = 32;
+use super::node_name::{Derived, NodeName};
+use super::value::{Unit, Value};
 
 /// Steps between the ports of one node and the next. Where ports of different keys lie so close
 /// together that consecutive ones meet, as Hadoop's defaults do, they go on in tens.
 const STEPS: [u16; 2] = [1, 10];
-
-/// The name of a virtual node: letters, digits, `-` and `_`, the first a letter or digit, at most
-/// 32 characters. It is a directory and the end of keys.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeName(String);
-
-impl NodeName {
-    /// The name, if it is one.
-    ///
-    /// # Errors
-    /// What is allowed, in words.
-    pub fn new(text: &str) -> Result<Self, String> {
-        let inner = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        let first = text.starts_with(|c: char| c.is_ascii_alphanumeric());
-        if !first || !text.chars().all(inner) || text.len() > NAME_CHARS_MAX {
-            return Err(format!(
-                "names of letters, digits, - and _, at most {NAME_CHARS_MAX} characters each \
-                 ('{text}' is not)"
-            ));
-        }
-        // Directories that a node without hayloft.nodes, or Hayloft itself, has in the same place.
-        if text == "current" || text.starts_with("hayloft-") {
-            return Err(format!(
-                "other names than '{text}', which is a directory of its own in each data directory"
-            ));
-        }
-        Ok(Self(text.to_owned()))
-    }
-
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for NodeName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Empty: the process is one node.
-impl Value for Vec<NodeName> {
-    const KIND: &'static str = "list of names";
-    const EMPTY_IS_VALUE: bool = true;
-    fn parse(text: &str, _: Unit) -> Result<Self, String> {
-        let mut names = Self::new();
-        for item in items(text) {
-            let name = NodeName::new(item)?;
-            if names.contains(&name) {
-                return Err(format!("a list that names {name} once"));
-            }
-            names.push(name);
-        }
-        if names.len() > VIRTUAL_NODES_MAX {
-            return Err(format!("at most {VIRTUAL_NODES_MAX} names"));
-        }
-        Ok(names)
-    }
-}
-
-/// Whose configuration a derived one is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Derived {
-    name: NodeName,
-    /// Its place in `hayloft.nodes`, from 0.
-    place: u16,
-    /// Distance of its ports from those of the node before it.
-    step: u16,
-}
-
-impl Derived {
-    /// What is added to the ports of the plain keys.
-    fn offset(&self) -> u16 {
-        self.place.saturating_mul(self.step)
-    }
-}
 
 /// A virtual node and its configuration.
 #[derive(Clone, Debug)]
@@ -244,9 +160,20 @@ impl Configuration {
         Ok(())
     }
 
+    /// The same sources read anew: files as they are now, the same `-D`, for the same virtual node.
+    /// Values are not looked at: one that is not allowed must not hide what else has changed. Only
+    /// texts may be asked of the result.
+    pub(super) fn reread_texts(&self) -> Result<Self, ConfigError> {
+        let plain = self.reread_sources()?;
+        Ok(match &self.node {
+            Some(node) => plain.derived(node.clone()),
+            None => plain,
+        })
+    }
+
     /// The texts of the node's configuration. What cannot be read stays as it is, for the
     /// validation to name.
-    pub(super) fn derived(&self, node: Derived) -> Self {
+    fn derived(&self, node: Derived) -> Self {
         let mut own = self.clone();
         for base in of_one_node() {
             let name = format!("{base}.{}", node.name);

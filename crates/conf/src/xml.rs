@@ -12,7 +12,7 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
 use super::error::ConfigError;
-use super::volumes::percent_decode;
+use super::uri::percent_decode;
 
 /// Largest file accepted, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::engine::{Advice, EngineFile};
+use crate::engine::EngineFile;
+use crate::types::Advice;
 
 /// Bytes that are dropped only when as many more were written: dirty pages cannot be dropped, so
 /// they get time to reach the device. Apache's node has the same distance.
@@ -75,9 +76,10 @@ mod tests {
     use crate::class::IoClass;
     use crate::decorators::{IoMetrics, Metered};
     use crate::disk::{Disk, DiskConfig};
-    use crate::engine::{Engine, OpenMode};
+    use crate::engine::Engine;
     use crate::engines::{EngineConfig, engine_by_name};
     use crate::error::IoOp;
+    use crate::types::OpenMode;
 
     /// Hints that are given while 40 MiB are written, 4 at a time: how often write-back is begun,
     /// and pages dropped.

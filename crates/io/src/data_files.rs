@@ -9,30 +9,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::engine::{OpenMode, SyncKind};
-use crate::engines::Blocking;
+use crate::blocking::{Blocking, Elsewhere};
 use crate::error::IoError;
-use crate::means::patiently;
-use crate::meta::Space;
+use crate::shortage::patiently;
+use crate::space::Space;
 use crate::sys::write_back_file;
+use crate::types::{OpenMode, SyncKind};
 
 /// Bytes copied at a time.
 const COPY: usize = 1 << 20;
 /// Directories below each other, at most: those of a volume are eight deep.
 pub(crate) const DEPTH_MAX: usize = 32;
-
-/// Where content is that the kernel's files do not have.
-pub(crate) trait Elsewhere: Send + Sync + std::fmt::Debug {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn Blocking>, IoError>;
-
-    fn space(&self) -> Result<Space, IoError>;
-
-    /// Makes durable what an earlier process wrote.
-    fn sync(&self) -> Result<(), IoError>;
-
-    /// Whether the device answers, and is the one that it was.
-    fn probe(&self) -> Result<(), IoError>;
-}
 
 /// The data files of a volume. All of it blocks. Cheap to clone.
 #[derive(Clone, Debug, Default)]

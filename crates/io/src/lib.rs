@@ -2,18 +2,24 @@
 //!
 //! This crate knows bytes, files and devices, and has never heard of HDFS.
 //!
-//! - [`engine`]: the contract: [`Engine`], [`EngineFile`], [`Completion`]; when a write is visible,
-//!   when it is durable, what dropping does not do.
-//! - [`engines`]: the engines by name ([`engine_by_name`]).
-//! - [`disk`]: one [`Disk`] per physical device: bounded queues per [`IoClass`], threads.
-//! - [`decorators`]: metering, faults, around any engine.
-//! - [`meta`]: names, directories, space, locks, small files, all off the async threads.
-//! - [`DataFiles`]: files for blocking code, whichever engine keeps their bytes.
-//! - [`calibrate`]: what a volume's device was measured to do, kept beside the data.
-//! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.
-//! - [`apart`]: work that may end its process, done in another one.
-//! - [`error`]: [`IoError`], whose kind says what to do.
-//! - [`Means`]: what the process may run out of; [`patiently`] waits for it.
+//! A layer uses those above it in this list, and never one below:
+//!
+//! 1. What all use. [`error`]: [`IoError`], whose kind says what to do. [`Means`]: what the process
+//!    may run out of; [`patiently`] waits for it. `types`: what calls say and answer. [`buffer`]:
+//!    [`AlignedBuf`] and the [`BufferPool`] with a budget. [`apart`]: work that may end its
+//!    process, done in another one.
+//! 2. [`disk`]: one [`Disk`] per physical device: bounded queues per [`IoClass`], threads. It knows
+//!    work and places on a device, no files.
+//! 3. `blocking`: what sets one engine apart from another, as calls that block. [`DataFiles`]:
+//!    files for blocking code, whichever engine keeps their bytes.
+//! 4. [`meta`]: names, directories, space, locks, small files, all off the async threads.
+//! 5. [`engine`]: the contract: [`Engine`], [`EngineFile`]; when a write is visible, when it is
+//!    durable, what dropping does not do.
+//! 6. [`engines`]: the engines by name ([`engine_by_name`]), and which one works in a directory
+//!    ([`engine_for`]). [`decorators`]: metering, faults, around any engine. [`WriteBehind`] and
+//!    [`write_pair`]: what callers do with any file.
+//! 7. [`calibrate`]: what a volume's device was measured to do, kept beside the data, and what a
+//!    disk is told of it.
 //!
 //! Limits: [`DiskConfig`] (operations per class, threads), the budget of each `BufferPool`,
 //! [`BUFFER_MAX`] per buffer, the caller's limit on small files. A full
@@ -22,6 +28,7 @@
 mod allocator;
 pub mod apart;
 mod behind;
+mod blocking;
 pub mod buffer;
 pub mod calibrate;
 mod class;
@@ -43,19 +50,21 @@ pub mod meta;
 mod mount;
 mod pair;
 mod residency;
+mod shortage;
+mod space;
 mod sys;
+mod types;
 
 pub use allocator::PatientAllocator;
 pub use behind::{CacheHints, WriteBehind};
 pub use buffer::{
     ALIGNMENT, AlignedBuf, BUFFER_MAX, BufferPool, ReservedRoom, WRITE_BUFFER, WriteBuffers,
 };
+pub use calibrate::DiskSettings;
 pub use class::IoClass;
 pub use data_files::{DataFile, DataFiles};
-pub use disk::{DeviceId, Disk, DiskConfig, DiskSettings, DiskStats, Disks, together};
-pub use engine::{
-    Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,
-};
+pub use disk::{DeviceId, Disk, DiskConfig, DiskStats, Disks, Media, together};
+pub use engine::{Engine, EngineFile};
 pub use engines::{
     DirectLimits, ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED, EngineConfig, EngineDescription,
     PLUGIN_PREFIX, describe_plugin, engine_by_name, engine_descriptions, engine_for,
@@ -65,9 +74,12 @@ pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};
 pub use known::{Known, known};
 pub use lock::RecordLock;
-pub use means::{Means, descriptors_max, descriptors_open, is_of_the_disk, patiently};
-pub use meta::{Meta, MetaHook, Space};
+pub use means::{Means, descriptors_max, descriptors_open, is_of_the_disk};
+pub use meta::{Meta, MetaHook};
 pub use mount::{Mount, mount_of};
 pub use pair::{FileWrite, write_pair};
 pub use residency::is_resident;
+pub use shortage::patiently;
+pub use space::Space;
 pub use sys::{shut_down_file_system, write_back_file};
+pub use types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::means::patiently;
+use crate::shortage::patiently;
 
 /// How much of the holder's note is quoted in the error.
 const NOTE_MAX: u64 = 256;

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 use crate::class::IoClass;
 use crate::data_files::DataFiles;
 use crate::disk::{Disk, Lane};
-use crate::engine::IoFuture;
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::lock::RecordLock;
-use crate::means::patiently;
 use crate::mount::{self, Mount};
+use crate::shortage::patiently;
+use crate::space::Space;
+use crate::types::IoFuture;
 
 /// Watches, delays or refuses operations on names; how decorators take part in [`Meta`].
 pub trait MetaHook: Send + Sync + fmt::Debug {
@@ -30,17 +31,6 @@ pub trait MetaHook: Send + Sync + fmt::Debug {
 
     /// Called after it, with how long it took.
     fn after(&self, class: IoClass, op: IoOp, took: Duration, failed: bool);
-}
-
-/// Space of a file system, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
-    /// Size of the file system.
-    pub capacity: u64,
-    /// Free, including what is kept for root.
-    pub free: u64,
-    /// Free for this process.
-    pub available: u64,
 }
 
 /// Operations on names, on one disk, in one class. Cheap to clone.
@@ -234,14 +224,7 @@ impl Meta {
             if let Some(space) = files.space()? {
                 return Ok(space);
             }
-            let s = rustix::fs::statvfs(path);
-            let s = s.map_err(|e| IoError::from_errno(IoOp::Space, path, e))?;
-            let bytes = |blocks: u64| blocks.saturating_mul(s.f_frsize);
-            Ok(Space {
-                capacity: bytes(s.f_blocks),
-                free: bytes(s.f_bfree),
-                available: bytes(s.f_bavail),
-            })
+            Space::of_file_system(path)
         })
     }
 

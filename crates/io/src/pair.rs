@@ -7,8 +7,9 @@ use bytes::Bytes;
 
 use crate::class::IoClass;
 use crate::disk::{Disk, Request};
-use crate::engine::{EngineFile, IoFuture};
+use crate::engine::EngineFile;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::types::IoFuture;
 
 /// A write to a file.
 pub struct FileWrite {
@@ -77,8 +78,9 @@ mod tests {
     use super::*;
     use crate::decorators::{Effect, FaultRule, Faults, Faulty};
     use crate::disk::DiskConfig;
-    use crate::engine::{Engine, OpenMode};
+    use crate::engine::Engine;
     use crate::engines::{EngineConfig, engine_by_name};
+    use crate::types::OpenMode;
 
     fn write(file: &Arc<dyn EngineFile>, bytes: &'static [u8], offset: u64) -> FileWrite {
         FileWrite {

@@ -174,7 +174,7 @@ fn reserved(calculator: Calculator, set: &hayloft_conf::Reserved) -> ReservedSpa
 
 #[cfg(test)]
 mod tests {
-    use hayloft_io::calibrate::Media;
+    use hayloft_io::Media;
 
     use super::*;
 

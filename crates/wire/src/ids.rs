@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-pub use crate::proto::hdfs::{ReplicaState, StorageType};
+pub use crate::proto::hdfs::StorageType;
+pub use crate::proto::hdfs_server::ReplicaState;
 
 use crate::limits::MAX_POOL_ID_BYTES;
 use crate::proto::hdfs as pb;

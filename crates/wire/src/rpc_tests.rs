@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::limits::MAX_RPC_FRAME_BYTES;
 use crate::proto::clientdatanode::GetReplicaVisibleLengthResponse;
-use crate::proto::hdfs::{VersionRequest, VersionResponse};
+use crate::proto::hdfs_server::{VersionRequest, VersionResponse};
 
 const CLIENT_ID: [u8; CLIENT_ID_BYTES] = [7; CLIENT_ID_BYTES];
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hayloft_rpc::RpcError;
-use hayloft_wire::proto::namespace::{DirectoryListing, FileType, HdfsFileStatus};
+use hayloft_wire::proto::file_status::{FileType, HdfsFileStatus};
+use hayloft_wire::proto::namespace::DirectoryListing;
 use tokio::task::JoinSet;
 
 use super::age::Cutoff;

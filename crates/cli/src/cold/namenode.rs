@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hayloft_conf::{Configuration, NameService};
 use hayloft_rpc::{Protocol, RpcClient, RpcError, RpcOptions};
+use hayloft_wire::proto::file_status::HdfsFileStatus;
 use hayloft_wire::proto::hdfs::StorageType;
 use hayloft_wire::proto::namespace::*;
 use hayloft_wire::rpc::names::CLIENT_NAMENODE_PROTOCOL;

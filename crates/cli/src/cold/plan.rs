@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hayloft_rpc::RpcError;
-use hayloft_wire::proto::namespace::{FileType, HdfsFileStatus};
+use hayloft_wire::proto::file_status::{FileType, HdfsFileStatus};
 
 use super::age::Cutoff;
 use super::live::{self, LiveScan};

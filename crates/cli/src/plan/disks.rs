@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use hayloft_io::calibrate::{Calibration, Media, RunPoint};
+use hayloft_io::Media;
+use hayloft_io::calibrate::{Calibration, RunPoint};
 use serde::Serialize;
 
 use crate::error::CliError;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use hayloft_console::size;
-use hayloft_io::calibrate::Media;
+use hayloft_io::Media;
 use serde::Serialize;
 
 use super::disks::PlannedDisk;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::keys;
-use hayloft_io::calibrate::Media;
+use hayloft_io::Media;
 use hayloft_parity::{ParityDisks, ParityShape};
 
 use crate::choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
+use crate::data_dir::{CapacityRatio, DataDir};
 use crate::value::{Mode, Unit};
-use crate::volumes::{CapacityRatio, DataDir};
 
 /// Least `hayloft.memory.limit`, bytes: four write buffers.
 pub const MEMORY_LIMIT_MIN: u64 = 8 << 20;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::keys;
 use crate::address::HostPort;
-use crate::virtual_nodes::NodeName;
+use crate::node_name::NodeName;
 
 keys! {
     DEFAULT_FS: String = ("fs.defaultFS", "file:///",

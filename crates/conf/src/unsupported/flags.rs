@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use super::java::read;
-use super::text::{lines, shown, words};
+use super::text::{lines, read, shown, words};
 
 /// Variables whose words a DataNode's JVM gets.
 const VARIABLES: [&str; 5] = [

@@ -4,9 +4,9 @@
 //!
 //! Files are read up to 1 MiB. Scripts are read as text, not carried out.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::{flags, log4j, metrics, text};
+use super::{flags, log4j, metrics};
 
 /// Lines that are said, at most; the rest is counted.
 const LINES_MAX: usize = 40;
@@ -26,19 +26,4 @@ pub fn missed_from_java(conf: &Path, variable: &dyn Fn(&str) -> Option<String>) 
         lines.push(format!("{more} more of this kind"));
     }
     lines
-}
-
-/// The file `name` of the directory, if there is one. What cannot be read is said.
-pub(super) fn read(conf: &Path, name: &str, lines: &mut Vec<String>) -> Option<(PathBuf, String)> {
-    let path = conf.join(name);
-    match text::read_bounded(&path) {
-        Ok(found) => found.map(|text| (path, text)),
-        Err(error) => {
-            let path = path.display();
-            lines.push(format!(
-                "{path} was not looked at: it cannot be read: {error}"
-            ));
-            None
-        }
-    }
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::java::read;
-use super::text::{properties, shown};
+use super::text::{properties, read, shown};
 
 /// As Hadoop looks for them: the first that is there counts.
 const FILES: [&str; 2] = [

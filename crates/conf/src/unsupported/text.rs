@@ -2,15 +2,30 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes of a file, at most.
 const BYTES_MAX: u64 = 1 << 20;
 /// Characters shown of what an operator wrote.
 const SHOWN_MAX: usize = 120;
 
+/// The file `name` of the directory, if there is one. What cannot be read is said.
+pub(super) fn read(conf: &Path, name: &str, said: &mut Vec<String>) -> Option<(PathBuf, String)> {
+    let path = conf.join(name);
+    match read_bounded(&path) {
+        Ok(found) => found.map(|text| (path, text)),
+        Err(error) => {
+            let path = path.display();
+            said.push(format!(
+                "{path} was not looked at: it cannot be read: {error}"
+            ));
+            None
+        }
+    }
+}
+
 /// The text of a file; `None`: there is none.
-pub(super) fn read_bounded(path: &Path) -> io::Result<Option<String>> {
+fn read_bounded(path: &Path) -> io::Result<Option<String>> {
     let found = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found?,

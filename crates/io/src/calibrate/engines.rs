@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::file::EnginePoint;
-use super::measure::{MeasureError, rate};
-use super::target::{REQUEST, Scratch, TargetSlice, noise};
+use super::measure::{MeasureError, TimeSlice, rate};
+use super::target::{REQUEST, Scratch, noise};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::{Disk, DiskConfig};
-use crate::engine::{Advice, EngineFile, OpenMode, SyncKind};
+use crate::engine::EngineFile;
 use crate::engines::{EngineConfig, engine_for};
 use crate::error::IoError;
+use crate::types::{Advice, OpenMode, SyncKind};
 
 /// The engines that a volume can have.
 const COMPARED: [&str; 2] = ["posix", "direct"];
@@ -76,7 +77,7 @@ async fn one(
     let bufs: Vec<Bytes> = vec![noise(length).freeze()];
     // Without space reserved beforehand every write would also be one of the file system's.
     let _ = file.allocate(space).await;
-    let slice = TargetSlice::of(stop, time / 2);
+    let slice = TimeSlice::of(stop, time / 2);
     let (start, mut size) = (Instant::now(), 0);
     while size + QUANTUM <= space && (size < 2 * QUANTUM || !slice.over()) {
         slice.check()?;
@@ -91,7 +92,7 @@ async fn one(
     let write_bytes_s = rate(size, start.elapsed());
     // Best effort: where it is not heeded, the page cache is measured, and the rate says so.
     let _ = file.advise(Advice::DontNeed, 0, 0).await;
-    let slice = TargetSlice::of(stop, time / 2);
+    let slice = TimeSlice::of(stop, time / 2);
     let (start, mut read) = (Instant::now(), 0);
     let mut buffer = AlignedBuf::unpooled(length);
     while read < size && (read < 2 * QUANTUM || !slice.over()) {

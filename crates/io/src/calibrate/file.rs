@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::disk::Media;
 use crate::engines::{ENGINE_NAMES, ENGINE_REMOVED};
 use crate::error::{IoError, IoOp};
 
@@ -36,16 +37,6 @@ const TEXT_MAX: usize = 4096;
 const RATE_MAX: f64 = 1e12;
 /// Longest run or request of a curve, bytes.
 const LENGTH_MAX: u64 = 1 << 40;
-
-/// What kind of device the measurement found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Media {
-    /// Short runs between seeks are much slower than long ones: a hard disk.
-    Rotating,
-    /// Short runs are nearly as fast as long ones.
-    Flash,
-}
 
 /// Bandwidth at one run length.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,13 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
 use super::file::{DepthPoint, MixPoint, RunPoint};
-use super::target::{CalibrateTarget, REQUEST, Random, Scratch, TargetSlice, noise};
+use super::target::{CalibrateTarget, REQUEST, Random, Scratch, noise};
 
 /// Lengths of runs that are measured, bytes.
 const RUNS: [u64; 9] = [
@@ -119,6 +119,36 @@ pub fn check_space(dir: &Path, space: u64) -> Result<(), MeasureError> {
     Ok(())
 }
 
+/// Until when to measure, and whether the user has lost patience.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeSlice<'a> {
+    stop: &'a AtomicBool,
+    until: Instant,
+}
+
+impl<'a> TimeSlice<'a> {
+    /// From now on for so long.
+    pub fn of(stop: &'a AtomicBool, time: Duration) -> Self {
+        Self {
+            stop,
+            until: Instant::now() + time,
+        }
+    }
+
+    /// Whether the time is over.
+    pub fn over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// An error once the user wants to stop.
+    pub fn check(&self) -> Result<(), MeasureError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(MeasureError::Interrupted);
+        }
+        Ok(())
+    }
+}
+
 /// Measures in `scratch`; blocking, for about three quarters of the plan's time (the rest is for
 /// the engines). `told` hears which share of the whole is done, 0 to 1, and what is next.
 ///
@@ -162,7 +192,7 @@ pub fn measure(
         // Long runs take longer to say as much.
         let weight = if length >= 8 << 20 { 0.025 } else { 0.012 };
         for write in [false, true] {
-            let slice = TargetSlice::of(stop, plan.time.mul_f64(weight));
+            let slice = TimeSlice::of(stop, plan.time.mul_f64(weight));
             let rate = run_rate(&target, length, write, &slice).map_err(|e| e.named(scratch))?;
             *(if write {
                 &mut point.write_bytes_s
@@ -174,7 +204,7 @@ pub fn measure(
     }
     for (n, &depth) in DEPTHS.iter().enumerate() {
         told(0.55 + 0.12 * share(n, DEPTHS.len()), "queue depth");
-        let slice = TargetSlice::of(stop, plan.time.mul_f64(0.02));
+        let slice = TimeSlice::of(stop, plan.time.mul_f64(0.02));
         let point = depth_point(&target, depth, &slice).map_err(|e| e.named(scratch))?;
         curves.depths.push(point);
     }
@@ -183,7 +213,7 @@ pub fn measure(
             0.67 + 0.08 * share(n, MIXES.len()),
             "reads and writes mixed",
         );
-        let slice = TargetSlice::of(stop, plan.time.mul_f64(0.025));
+        let slice = TimeSlice::of(stop, plan.time.mul_f64(0.025));
         let bytes_s = mix_rate(&target, read_percent, &slice).map_err(|e| e.named(scratch))?;
         curves.mixes.push(MixPoint {
             read_percent,
@@ -220,7 +250,7 @@ fn fill(
     plan: &MeasurePlan,
     stop: &AtomicBool,
 ) -> Result<(), MeasureError> {
-    let slice = TargetSlice::of(stop, plan.time.mul_f64(0.2));
+    let slice = TimeSlice::of(stop, plan.time.mul_f64(0.2));
     target.reserve(plan.space);
     let mut buffer = noise(REQUEST);
     let step = u64::try_from(REQUEST).unwrap_or(u64::MAX);
@@ -239,7 +269,7 @@ fn run_rate(
     target: &CalibrateTarget,
     length: u64,
     write: bool,
-    slice: &TargetSlice<'_>,
+    slice: &TimeSlice<'_>,
 ) -> Result<f64, MeasureError> {
     let mut random = Random(length ^ 0x5851_F42D_4C95_7F2D);
     let mut buffer = noise(REQUEST);
@@ -263,7 +293,7 @@ fn run_rate(
 fn depth_point(
     target: &CalibrateTarget,
     depth: u32,
-    slice: &TargetSlice<'_>,
+    slice: &TimeSlice<'_>,
 ) -> Result<DepthPoint, MeasureError> {
     let start = Instant::now();
     let mut times = in_threads(depth, |n| {
@@ -300,7 +330,7 @@ fn depth_point(
 fn mix_rate(
     target: &CalibrateTarget,
     read_percent: u32,
-    slice: &TargetSlice<'_>,
+    slice: &TimeSlice<'_>,
 ) -> Result<f64, MeasureError> {
     let start = Instant::now();
     let counts = in_threads(4, |n| {

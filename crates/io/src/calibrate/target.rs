@@ -4,10 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-use super::measure::MeasureError;
 use crate::buffer::AlignedBuf;
 
 /// Begin of the name of the directory that everything is in.
@@ -142,35 +139,5 @@ impl Random {
     pub fn place(&mut self, size: u64, length: u64, step: u64) -> u64 {
         let places = size.saturating_sub(length) / step + 1;
         (self.next() >> 11) % places * step
-    }
-}
-
-/// Until when to measure, and whether the user has lost patience.
-#[derive(Clone, Copy, Debug)]
-pub struct TargetSlice<'a> {
-    stop: &'a AtomicBool,
-    until: Instant,
-}
-
-impl<'a> TargetSlice<'a> {
-    /// From now on for so long.
-    pub fn of(stop: &'a AtomicBool, time: Duration) -> Self {
-        Self {
-            stop,
-            until: Instant::now() + time,
-        }
-    }
-
-    /// Whether the time is over.
-    pub fn over(&self) -> bool {
-        Instant::now() >= self.until
-    }
-
-    /// An error once the user wants to stop.
-    pub fn check(&self) -> Result<(), MeasureError> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(MeasureError::Interrupted);
-        }
-        Ok(())
     }
 }

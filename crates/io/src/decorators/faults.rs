@@ -13,11 +13,10 @@ use super::fault_rules::{Faults, Verdict, injected};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::Disk;
-use crate::engine::{
-    Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,
-};
+use crate::engine::{Engine, EngineFile};
 use crate::error::{IoError, IoOp};
 use crate::meta::{Meta, MetaHook};
+use crate::types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
 use bytes::{Bytes, BytesMut};
 
 /// An engine that misbehaves by the rules of a [`Faults`]. See the [module](self).

@@ -14,11 +14,10 @@ use super::metrics::{IoMetrics, Timer};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::Disk;
-use crate::engine::{
-    Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,
-};
+use crate::engine::{Engine, EngineFile};
 use crate::error::{IoError, IoOp};
 use crate::meta::{Meta, MetaHook};
+use crate::types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
 
 /// An engine whose operations are counted. See the [module](self).
 #[derive(Debug)]

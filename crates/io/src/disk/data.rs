@@ -9,9 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::job::{Job, STACK_BYTES, guarded};
 use super::schedule::{Next, Policy, Request, Scheduler, Ticket};
 use super::stats::DiskStats;
-use super::workers::{Job, STACK_BYTES, guarded};
 use crate::means::Means;
 
 struct Core {

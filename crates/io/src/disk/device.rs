@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
-use crate::calibrate::Media;
+use super::media::Media;
 use crate::error::{IoError, IoOp};
 use crate::mount;
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::workers::{Job, STACK_BYTES, guarded};
+use super::job::{Job, STACK_BYTES, guarded};
 use crate::class::IoClass;
 use crate::means::Means;
 

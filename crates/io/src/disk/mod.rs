@@ -4,12 +4,14 @@
 //! A [`Disks`] registry hands them out; one per process is right, tests make their own.
 
 mod closing;
+mod config;
 mod data;
 mod device;
+mod job;
 mod lane;
+mod media;
 mod registry;
 pub(crate) mod schedule;
-mod settings;
 mod slowest;
 mod stats;
 mod together;
@@ -21,20 +23,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use closing::Aside;
+pub use config::DiskConfig;
 pub(crate) use data::DataLane;
 pub use device::DeviceId;
+pub use media::Media;
 pub use registry::Disks;
 pub(crate) use schedule::{Request, Stream};
-pub use settings::{DiskConfig, DiskSettings};
 pub use slowest::{SlowTransfer, Slowest};
 pub use stats::{ClassStats, DiskLoad, DiskStats};
 pub use together::together;
 pub(crate) use workers::{Lane, Place};
 
-use crate::calibrate::Media;
 use crate::class::IoClass;
-use crate::engine::IoFuture;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::types::IoFuture;
+use config::{QUANTUM_FLASH, QUANTUM_ROTATING};
 use futures_util::future::Either;
 use lane::{Doing, TaskLane};
 use schedule::Policy;
@@ -76,8 +79,8 @@ impl Disk {
         let name = id.name();
         let media = config.media.unwrap_or_else(|| id.media());
         let by_media = match media {
-            Media::Rotating => settings::QUANTUM_ROTATING,
-            Media::Flash => settings::QUANTUM_FLASH,
+            Media::Rotating => QUANTUM_ROTATING,
+            Media::Flash => QUANTUM_FLASH,
         };
         let policy = Policy {
             media,

@@ -27,8 +27,8 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::calibrate::Media;
 use crate::class::IoClass;
+use crate::disk::media::Media;
 use request::{DEADLINES, WEIGHTS};
 pub(crate) use request::{Next, Policy, Request, Stream, Ticket};
 use rotating::{Current, LATELY};

@@ -5,9 +5,9 @@ use std::mem;
 use std::sync::Arc;
 
 use super::data::DataLane;
+use super::job::{Job, guarded};
 use super::lane::{Task, TaskLane};
 use super::schedule::Request;
-use super::workers::{Job, guarded};
 use crate::class::IoClass;
 
 /// Work that was submitted within [`together`].

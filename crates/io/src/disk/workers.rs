@@ -1,22 +1,16 @@
 //! From work that blocks to a future: a place in a bounded queue, and a thread that does it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::future::Either;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::Disk;
+use super::job::Job;
 use super::lane::{Doing, Task};
 use super::schedule::Request;
 use crate::class::IoClass;
 use crate::error::IoOp;
-
-/// Stack of a worker: its calls are shallow.
-pub(super) const STACK_BYTES: usize = 256 * 1024;
-
-/// Work that blocks; gives the bytes it moved.
-pub(super) type Job = Box<dyn FnOnce() -> u64 + Send>;
 
 /// Kinds of work that have places and threads of their own, because one may block for long while
 /// another is quick: a name never waits behind data or a flush.
@@ -51,12 +45,6 @@ pub(super) const LANES: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,
-}
-
-/// Runs a job; 0 when it panicked. The panic hook reports that, and the caller that waits sees a
-/// closed channel.
-pub(super) fn guarded(job: Job) -> u64 {
-    catch_unwind(AssertUnwindSafe(job)).unwrap_or(0)
 }
 
 impl Disk {

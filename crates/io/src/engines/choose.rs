@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::{Errno, pwrite};
 
-use super::blocking::BlockingEngine as _;
 use super::plugin::Plugin;
 use super::stub::Stubs;
 use super::{EngineConfig, engine_by_name, on_threads, plugin_parts};
+use crate::blocking::BlockingEngine as _;
 use crate::buffer::{ALIGNMENT, AlignedBuf};
-use crate::calibrate::Media;
-use crate::engine::{Engine, OpenMode};
+use crate::disk::Media;
+use crate::engine::Engine;
 use crate::error::IoError;
 use crate::mount::mount_of;
+use crate::types::OpenMode;
 
 /// An engine that works in a directory.
 #[derive(Debug)]

@@ -11,11 +11,11 @@
 use std::path::Path;
 
 use super::around::DirectLimits;
-use super::blocking::BlockingEngine;
 use super::file::RegularFile;
+use crate::blocking::BlockingEngine;
 use crate::buffer::ALIGNMENT;
-use crate::engine::{Capabilities, OpenMode};
 use crate::error::IoError;
+use crate::types::{Capabilities, OpenMode};
 
 /// `O_DIRECT` on threads. See the [module](self).
 #[derive(Debug)]

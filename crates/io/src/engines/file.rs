@@ -17,16 +17,16 @@ use rustix::fs::{FallocateFlags, fadvise, fallocate, fdatasync, fsync, ftruncate
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::around::{Around, Direct, DirectLimits, Parts};
-use super::blocking::Blocking;
 use super::calls::{at, read_fully, slices, write_fully};
+use crate::blocking::Blocking;
 use crate::class::IoClass;
 use crate::disk::Stream;
-use crate::engine::{Advice, OpenMode, SyncKind};
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::known::known;
 use crate::load::load;
-use crate::means::patiently;
+use crate::shortage::patiently;
 use crate::sys;
+use crate::types::{Advice, OpenMode, SyncKind};
 
 /// Bytes handed to the page cache in one call. The kernel allocates in as few pieces of memory as
 /// it can for what it is given. A virtual machine has given freed pieces of 2 MiB and more back to

@@ -2,7 +2,6 @@
 
 mod again;
 mod around;
-mod blocking;
 mod calls;
 mod choose;
 mod describe;
@@ -24,11 +23,11 @@ pub use choose::{Choice, engine_for};
 pub use describe::{EngineDescription, describe_plugin, engine_descriptions};
 pub use plugin::{PLUGIN_PREFIX, load_plugin_for_trial, plugin_parts, try_plugins_by};
 
+use crate::blocking::BlockingEngine;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{IoError, IoErrorKind, IoOp};
-pub(crate) use blocking::Blocking;
-use blocking::{BlockingEngine, OnThreads};
+use threaded::OnThreads;
 
 /// What an engine is built from. Settings that an engine does not have are ignored by it.
 #[derive(Clone, Debug)]

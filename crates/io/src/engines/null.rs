@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use rustix::io::Errno;
 
-use super::blocking::{Blocking, BlockingEngine};
 use super::calls::at;
 use super::file::open_regular;
 use super::inode::{InodeFacts, InodeKey};
-use crate::engine::{Capabilities, OpenMode, SyncKind};
+use crate::blocking::{Blocking, BlockingEngine};
 use crate::error::{IoError, IoOp};
+use crate::types::{Capabilities, OpenMode, SyncKind};
 
 /// Drops data. See the [module](self).
 #[derive(Debug, Default)]

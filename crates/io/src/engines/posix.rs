@@ -9,10 +9,10 @@
 
 use std::path::Path;
 
-use super::blocking::BlockingEngine;
 use super::file::RegularFile;
-use crate::engine::{Capabilities, OpenMode};
+use crate::blocking::BlockingEngine;
 use crate::error::IoError;
+use crate::types::{Capabilities, OpenMode};
 
 /// Page-cache I/O. See the [module](self).
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! From blocking calls to the [`EngineFile`] contract: hand-over to the disk's threads.
+//! From blocking calls to the contract of [`Engine`] and [`EngineFile`]: hand-over to the disk's
+//! threads.
 
 use std::fmt;
 use std::future::ready;
@@ -9,14 +10,56 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::blocking::Blocking;
 use super::calls::at;
 use super::writes::{Write, WriteQueue};
+use crate::blocking::{Blocking, BlockingEngine};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
+use crate::data_files::DataFiles;
 use crate::disk::{Aside, Disk, Request};
-use crate::engine::{Advice, Completion, EngineFile, IoFuture, SyncKind};
+use crate::engine::{Engine, EngineFile};
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::meta::Meta;
+use crate::types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
+
+/// A [`BlockingEngine`] on the threads of a disk.
+#[derive(Debug)]
+pub(super) struct OnThreads<E> {
+    pub(super) disk: Arc<Disk>,
+    pub(super) engine: Arc<E>,
+}
+
+impl<E: BlockingEngine> Engine for OnThreads<E> {
+    fn name(&self) -> &str {
+        self.engine.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    fn disk(&self) -> &Arc<Disk> {
+        &self.disk
+    }
+
+    fn open(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        class: IoClass,
+    ) -> IoFuture<Result<Arc<dyn EngineFile>, IoError>> {
+        let (disk, engine) = (Arc::clone(&self.disk), Arc::clone(&self.engine));
+        self.disk.run(class, IoOp::Open, path, move |path| {
+            let file = Arc::new(disk.aside(path, engine.open(path, mode)?));
+            Ok(Arc::new(Threaded::new(file, disk, class)) as Arc<dyn EngineFile>)
+        })
+    }
+
+    fn meta(&self, class: IoClass) -> Meta {
+        let data_files = DataFiles::elsewhere(self.engine.elsewhere());
+        Meta::new(Arc::clone(&self.disk), class).on(data_files)
+    }
+}
 
 /// An [`EngineFile`] that makes the calls of a [`Blocking`] on the disk's threads.
 pub(super) struct Threaded<B: Blocking> {

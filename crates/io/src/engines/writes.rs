@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::blocking::Blocking;
 use super::calls::at;
+use crate::blocking::Blocking;
 use crate::class::IoClass;
 use crate::disk::{Aside, DataLane, Place, Request};
-use crate::engine::Completion;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::types::Completion;
 
 /// A writer gives its thread to others after this many bytes, when more is waiting.
 const WRITE_TURN_BYTES: usize = 8 << 20;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_contract::{CONTRACT_CASES, ContractCase, EngineRig, try_out};
-use hayloft_io::calibrate::Media;
+use hayloft_io::Media;
 use hayloft_io::decorators::{Effect, FaultRule, Faults, Faulty, IoMetrics, Metered};
 use hayloft_io::{
     DirectLimits, Disk, DiskConfig, Engine, EngineConfig, IoError, engine_by_name, engine_for,

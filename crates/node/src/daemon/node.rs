@@ -14,7 +14,8 @@ use hayloft_protection::{ParityProtection, ParityStatus};
 use hayloft_store::{StorageInfo, Store, VolumeReport};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
-use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeId, RecoveringBlock};
+use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeId};
+use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{Cached, Periods, Sampled, WebHost};

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hayloft_protection::ParityStatus;
 use hayloft_store::VolumeReport;
-use hayloft_wire::proto::hdfs::NnHaState;
+use hayloft_wire::proto::hdfs_server::NnHaState;
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hayloft_wire::proto::datanode::DatanodeRegistration;
-use hayloft_wire::proto::hdfs::NnHaState;
+use hayloft_wire::proto::hdfs_server::NnHaState;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

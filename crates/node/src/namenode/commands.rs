@@ -10,7 +10,7 @@ use hayloft_wire::ids::{Block, PoolId};
 use hayloft_wire::proto::datanode::{
     BlockCommand, BlockCommandAction, BlockIdCommandAction, DatanodeCommand, DatanodeCommandType,
 };
-use hayloft_wire::proto::hdfs::RecoveringBlock;
+use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 use tokio::sync::{RwLock, Semaphore, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;

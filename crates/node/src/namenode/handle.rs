@@ -10,7 +10,8 @@ use hayloft_wire::proto::datanode::{
     BlockStatus, CommitBlockSynchronizationRequest, CommitBlockSynchronizationResponse,
     DatanodeRegistration,
 };
-use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo, NnHaState};
+use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
+use hayloft_wire::proto::hdfs_server::NnHaState;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

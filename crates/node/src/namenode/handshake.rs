@@ -6,7 +6,7 @@ use std::time::Duration;
 use hayloft_wire::proto::datanode::{
     DatanodeRegistration, RegisterDatanodeRequest, RegisterDatanodeResponse,
 };
-use hayloft_wire::proto::hdfs::{VersionRequest, VersionResponse};
+use hayloft_wire::proto::hdfs_server::{VersionRequest, VersionResponse};
 use tokio::time::Instant;
 
 use super::actor::{Actor, Phase};

@@ -7,7 +7,8 @@ use hayloft_wire::proto::datanode::{
     DatanodeCommandType, DatanodeRegistration, HeartbeatRequest, HeartbeatResponse,
     VolumeFailureSummary,
 };
-use hayloft_wire::proto::hdfs::{self, DatanodeStorage, NnHaState, StorageState};
+use hayloft_wire::proto::hdfs::{self, DatanodeStorage, StorageState};
+use hayloft_wire::proto::hdfs_server::NnHaState;
 use tokio::time::Instant;
 
 use super::actor::{Actor, End};

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hayloft_store::PoolSpec;
 use hayloft_wire::ids::PoolId;
 use hayloft_wire::proto::datanode::DatanodeRegistration;
-use hayloft_wire::proto::hdfs::{
+use hayloft_wire::proto::hdfs_server::{
     BlockKey, ExportedBlockKeys, NamespaceInfo, NnHaState, StorageInfo,
 };
 
@@ -151,7 +151,7 @@ pub(super) fn may_succeed_later(error: &RpcError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hayloft_wire::proto::hdfs::{NamespaceInfo, StorageInfo};
+    use hayloft_wire::proto::hdfs_server::{NamespaceInfo, StorageInfo};
 
     use super::Namespace;
 

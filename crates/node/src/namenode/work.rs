@@ -2,7 +2,8 @@
 
 use futures_util::future::BoxFuture;
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
-use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeInfo, RecoveringBlock};
+use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeInfo};
+use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 
 use crate::outliers::OutlierReports;
 

@@ -1,7 +1,8 @@
 //! The NameNode's order to recover a block, checked.
 
 use hayloft_wire::ids::{Block, ExtendedBlock, IdError};
-use hayloft_wire::proto::hdfs::{DatanodeId, ErasureCodingPolicy, RecoveringBlock};
+use hayloft_wire::proto::hdfs::{DatanodeId, ErasureCodingPolicy};
+use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 
 use hayloft_client::stripe::Stripe;
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs as pb;
+use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 
 use super::command::Order;
 use super::lead::{RecoveryError, recover};
@@ -124,15 +125,15 @@ fn located(id: i64, nodes: usize) -> pb::LocatedBlock {
     }
 }
 
-fn order(nodes: usize) -> pb::RecoveringBlock {
-    pb::RecoveringBlock {
+fn order(nodes: usize) -> RecoveringBlock {
+    RecoveringBlock {
         new_gen_stamp: RECOVERY_ID,
         block: located(7, nodes),
-        ..pb::RecoveringBlock::default()
+        ..RecoveringBlock::default()
     }
 }
 
-async fn run(order: pb::RecoveringBlock, nodes: &[Node]) -> (Result<(), RecoveryError>, Fake) {
+async fn run(order: RecoveringBlock, nodes: &[Node]) -> (Result<(), RecoveryError>, Fake) {
     let fake = Fake::new(nodes);
     let order = Order::try_from(order).expect("a sensible order");
     (recover(&order, &fake).await, fake)
@@ -190,7 +191,7 @@ async fn a_newer_recovery_ends_this_one_before_anything_changes() {
 
 #[tokio::test]
 async fn a_truncate_may_need_a_new_block() {
-    let truncate = pb::RecoveringBlock {
+    let truncate = RecoveringBlock {
         truncate_block: Some(Block::new(8, RECOVERY_ID, 3).into()),
         ..order(1)
     };
@@ -207,8 +208,8 @@ async fn a_truncate_may_need_a_new_block() {
 const GROUP: i64 = -9_223_372_036_854_775_792;
 const MB: u64 = 1 << 20;
 
-fn group_order(indices: &'static [u8]) -> pb::RecoveringBlock {
-    pb::RecoveringBlock {
+fn group_order(indices: &'static [u8]) -> RecoveringBlock {
+    RecoveringBlock {
         new_gen_stamp: RECOVERY_ID,
         block: located(GROUP, indices.len()),
         ec_policy: Some(pb::ErasureCodingPolicy {
@@ -216,7 +217,7 @@ fn group_order(indices: &'static [u8]) -> pb::RecoveringBlock {
             ..pb::ErasureCodingPolicy::default()
         }),
         block_indices: Some(Bytes::from_static(indices)),
-        ..pb::RecoveringBlock::default()
+        ..RecoveringBlock::default()
     }
 }
 
@@ -279,12 +280,12 @@ async fn a_group_without_a_whole_stripe_leaves_the_file() {
 #[test]
 fn orders_that_make_no_sense_are_refused() {
     assert!(Order::try_from(group_order(&[0, 1, 9])).is_err());
-    let short = pb::RecoveringBlock {
+    let short = RecoveringBlock {
         block_indices: Some(Bytes::from_static(&[0])),
         ..group_order(&[0, 1, 2])
     };
     assert!(Order::try_from(short).is_err());
-    let unknown = pb::RecoveringBlock {
+    let unknown = RecoveringBlock {
         ec_policy: Some(pb::ErasureCodingPolicy {
             id: 77,
             ..pb::ErasureCodingPolicy::default()

@@ -26,7 +26,7 @@ mod rules_tests;
 
 use std::sync::Arc;
 
-use hayloft_wire::proto::hdfs::RecoveringBlock;
+use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

@@ -8,6 +8,7 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs as pb;
+use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 use hayloft_wire::proto::interdatanode::{
     InitReplicaRecoveryRequest, InitReplicaRecoveryResponse, UpdateReplicaUnderRecoveryRequest,
     UpdateReplicaUnderRecoveryResponse,
@@ -145,13 +146,13 @@ impl Peers for Network {
             }));
         }
         let request = InitReplicaRecoveryRequest {
-            block: pb::RecoveringBlock {
+            block: RecoveringBlock {
                 new_gen_stamp: recovery_id,
                 block: pb::LocatedBlock {
                     b: block.into(),
                     ..pb::LocatedBlock::default()
                 },
-                ..pb::RecoveringBlock::default()
+                ..RecoveringBlock::default()
             },
         };
         let client = self.client(at);

@@ -5,14 +5,15 @@ use hayloft_rpc::{INTER_DATANODE_PROTOCOL, RpcClient, RpcOptions};
 use hayloft_wire::ids::{Block, ReplicaState};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs as pb;
+use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 use hayloft_wire::proto::interdatanode::{InitReplicaRecoveryRequest, InitReplicaRecoveryResponse};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
 use crate::node::{Node, block, done};
 
-fn recovering(id: i64, recovery_id: u64, nodes: &[&Node]) -> pb::RecoveringBlock {
-    pb::RecoveringBlock {
+fn recovering(id: i64, recovery_id: u64, nodes: &[&Node]) -> RecoveringBlock {
+    RecoveringBlock {
         new_gen_stamp: recovery_id,
         block: pb::LocatedBlock {
             b: (&block(id, 1000, 0)).into(),
@@ -25,12 +26,12 @@ fn recovering(id: i64, recovery_id: u64, nodes: &[&Node]) -> pb::RecoveringBlock
                 .collect(),
             ..pb::LocatedBlock::default()
         },
-        ..pb::RecoveringBlock::default()
+        ..RecoveringBlock::default()
     }
 }
 
 /// Lets `primary` carry out an order to its end.
-async fn recover(primary: &Node, order: pb::RecoveringBlock) {
+async fn recover(primary: &Node, order: RecoveringBlock) {
     let tasks = TaskTracker::new();
     let recovery = BlockRecovery::new(primary.host.clone(), primary.stop.clone(), tasks.clone());
     recovery.recover_blocks("the NameNode", vec![order]);
@@ -85,7 +86,7 @@ async fn a_truncate_of_a_shared_block_copies_it() {
     for node in [&a, &b] {
         node.replica(9, 3000, 3000, true).await;
     }
-    let order = pb::RecoveringBlock {
+    let order = RecoveringBlock {
         truncate_block: Some(Block::new(10, 1001, 700).into()),
         ..recovering(9, 1001, &[&a, &b])
     };

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`connection`] | one TCP connection with many calls in flight; it never reconnects |
 //! | `tasks` | its writer and reader |
+//! | `options` | its user, and limits of time and of size |
 //! | [`reconnecting`] | one address: connects when a call needs it, and again after a loss |
 //! | [`error`] | what a call can end with |
 //! | [`user`] | whom we say we are |
@@ -14,6 +15,7 @@
 
 pub mod connection;
 pub mod error;
+mod options;
 pub mod reconnecting;
 mod tasks;
 pub mod user;
@@ -21,7 +23,8 @@ pub mod user;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{RpcConnection, RpcOptions, bind_to};
+pub use connection::{RpcConnection, bind_to};
 pub use error::RpcError;
+pub use options::RpcOptions;
 pub use reconnecting::RpcClient;
 pub use user::current_user;

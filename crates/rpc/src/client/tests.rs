@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use hayloft_wire::frame;
 use hayloft_wire::proto::datanode::{ErrorReportRequest, ErrorReportResponse};
-use hayloft_wire::proto::hdfs::{NamespaceInfo, VersionRequest, VersionResponse};
+use hayloft_wire::proto::hdfs_server::{NamespaceInfo, VersionRequest, VersionResponse};
 use hayloft_wire::proto::rpc::{
     IpcConnectionContext, RequestHeader, RpcErrorCode, RpcRequestHeader, RpcResponseHeader,
     RpcStatus,

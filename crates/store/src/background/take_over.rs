@@ -20,7 +20,7 @@ use crate::state::StoreState;
 use crate::transitions::volume_failure::examine;
 use crate::types::TakenOver;
 use crate::volume::{BlockPoolSlice, footprint};
-use crate::writer::create::Tried;
+use crate::writer::new_replica::Tried;
 
 const CLASS: IoClass = IoClass::Balancer;
 

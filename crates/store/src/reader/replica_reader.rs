@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hayloft_io::calibrate::Media;
+use hayloft_io::Media;
 use hayloft_io::{Advice, AlignedBuf, Completion, EngineFile, IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;

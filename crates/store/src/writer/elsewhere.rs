@@ -2,7 +2,7 @@
 //! yet, and what is to be written is still in memory.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Context;
 
 use hayloft_io::{EngineFile, WriteBehind, locks};
@@ -10,7 +10,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::warn;
 
 use super::ReplicaWriter;
-use super::create::{NewReplica, Tried};
+use super::new_replica::{NewReplica, Tried};
 use super::replica_files::ReplicaFiles;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
@@ -20,10 +20,6 @@ use crate::state::StoreState;
 use crate::transitions::delete;
 use crate::transitions::exclusive::WriterLock;
 use crate::writer::append_plan::Plan;
-
-/// The replica that a writer writes: another one after it has gone to another volume. Shared with
-/// those who report acknowledgements.
-pub(super) type CurrentReplica = Arc<Mutex<Arc<LiveReplica>>>;
 
 /// What is kept of a new replica until its first write has ended well.
 #[derive(Debug)]

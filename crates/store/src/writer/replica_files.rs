@@ -1,6 +1,6 @@
 //! What a replica's growth changes: its two files, and what is known of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use hayloft_io::{
     EngineFile, FileWrite, IoClass, IoError, SyncKind, WriteBehind, locks, together, write_pair,
@@ -16,12 +16,15 @@ use crate::state::StoreState;
 use crate::transitions::commit;
 use crate::volume::footprint;
 use crate::writer::append_plan::Plan;
-use crate::writer::elsewhere::CurrentReplica;
 use crate::writer::keep_end::keep;
 
 /// Bytes of data that are written in one call with the checksum of the chunk that they complete:
 /// what Apache's node writes so. Of more the chunk goes first, alone.
 const PAIR_MAX: u64 = 64 << 10;
+
+/// The replica that a writer writes: another one after it has gone to another volume. Shared with
+/// those who report acknowledgements.
+pub(super) type CurrentReplica = Arc<Mutex<Arc<LiveReplica>>>;
 
 /// Reports what the whole pipeline has acknowledged. Cheap to clone; of no effect once another
 /// writer took the replica over.

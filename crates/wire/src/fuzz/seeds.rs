@@ -7,7 +7,7 @@ use crate::ack::{Ecn, Hop, PipelineAck, Slow};
 use crate::checksum::{ChecksumKind, DataChecksum};
 use crate::ids::{Block, ExtendedBlock, PoolId, ReplicaState, StorageType};
 use crate::packet::{self, PacketHeader};
-use crate::proto::{datanode, datatransfer as pb, hdfs, interdatanode, security};
+use crate::proto::{datanode, datatransfer as pb, hdfs, hdfs_server, interdatanode, security};
 use crate::report::{ReportEncoder, ReportedReplica};
 use crate::rpc::{self, names};
 use crate::token::{AccessMode, BlockTokenIdentifier};
@@ -162,10 +162,10 @@ fn recovering() -> interdatanode::InitReplicaRecoveryRequest {
         storage_ids: vec!["DS-1".into(); 2],
         ..hdfs::LocatedBlock::default()
     };
-    let block = hdfs::RecoveringBlock {
+    let block = hdfs_server::RecoveringBlock {
         new_gen_stamp: 1002,
         block,
-        ..hdfs::RecoveringBlock::default()
+        ..hdfs_server::RecoveringBlock::default()
     };
     interdatanode::InitReplicaRecoveryRequest { block }
 }
@@ -258,8 +258,8 @@ fn heartbeat_response() -> datanode::HeartbeatResponse {
                 ..command
             },
         ],
-        ha_status: hdfs::NnHaStatusHeartbeat {
-            state: hdfs::NnHaState::Active.into(),
+        ha_status: hdfs_server::NnHaStatusHeartbeat {
+            state: hdfs_server::NnHaState::Active.into(),
             txid: 9,
         },
         ..datanode::HeartbeatResponse::default()

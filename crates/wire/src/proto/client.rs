@@ -4,24 +4,13 @@
 //! A node's web port is such a client, and so is the lab's load client. What commands ask NameNodes
 //! is in `namespace`.
 
-use bytes::Bytes;
-
+use super::file_status::{CryptoProtocolVersion, FileEncryptionInfo, FsPermission, HdfsFileStatus};
 use super::hdfs::{
-    ChecksumType, CipherSuite, DatanodeId, DatanodeInfo, ErasureCodingPolicy, ExtendedBlock,
-    LocatedBlock,
+    ChecksumType, DatanodeId, DatanodeInfo, ErasureCodingPolicy, ExtendedBlock, LocatedBlock,
 };
-use super::namespace::HdfsFileStatus;
 use super::{wire_enums, wire_messages};
 
 wire_enums! {
-    /// How files of an encryption zone are encrypted.
-    pub enum CryptoProtocolVersion = "hadoop.hdfs.CryptoProtocolVersionProto" {
-        /// `UNKNOWN_PROTOCOL_VERSION`.
-        UnknownProtocolVersion = 1,
-        /// `ENCRYPTION_ZONES`.
-        EncryptionZones = 2,
-    }
-
     /// Where a new block shall not go.
     pub enum AddBlockFlag = "hadoop.hdfs.AddBlockFlagProto" {
         /// `NO_LOCAL_WRITE`.
@@ -32,12 +21,6 @@ wire_enums! {
 }
 
 wire_messages! {
-    /// Permission bits.
-    pub struct FsPermission = "hadoop.hdfs.FsPermissionProto" {
-        #[prost(uint32, required, tag = "1")]
-        pub perm: u32,
-    }
-
     /// Request of `ClientProtocol.create`.
     pub struct CreateRequest = "hadoop.hdfs.CreateRequestProto" {
         #[prost(string, required, tag = "1")]
@@ -71,22 +54,6 @@ wire_messages! {
     pub struct CreateResponse = "hadoop.hdfs.CreateResponseProto" {
         #[prost(message, optional, tag = "1")]
         pub fs: Option<HdfsFileStatus>,
-    }
-
-    /// Keys of a file in an encryption zone.
-    pub struct FileEncryptionInfo = "hadoop.hdfs.FileEncryptionInfoProto" {
-        #[prost(enumeration = "CipherSuite", required, tag = "1")]
-        pub suite: i32,
-        #[prost(enumeration = "CryptoProtocolVersion", required, tag = "2")]
-        pub crypto_protocol_version: i32,
-        #[prost(bytes = "bytes", required, tag = "3")]
-        pub key: Bytes,
-        #[prost(bytes = "bytes", required, tag = "4")]
-        pub iv: Bytes,
-        #[prost(string, required, tag = "5")]
-        pub key_name: String,
-        #[prost(string, required, tag = "6")]
-        pub ez_key_version_name: String,
     }
 
     /// Blocks of a file, or of a range of it.

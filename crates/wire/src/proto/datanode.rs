@@ -3,10 +3,10 @@
 use bytes::Bytes;
 
 use super::hdfs::{
-    Block, BlockEcReconstructionInfo, DatanodeId, DatanodeInfos, DatanodeStorage,
-    ExportedBlockKeys, ExtendedBlock, LocatedBlock, NnHaStatusHeartbeat, RecoveringBlock,
-    RollingUpgradeStatus, StorageInfo, StorageReport, StorageTypes, StorageUuids,
+    Block, BlockEcReconstructionInfo, DatanodeId, DatanodeInfos, DatanodeStorage, ExtendedBlock,
+    LocatedBlock, RollingUpgradeStatus, StorageReport, StorageTypes, StorageUuids,
 };
+use super::hdfs_server::{ExportedBlockKeys, NnHaStatusHeartbeat, RecoveringBlock, StorageInfo};
 use super::{wire_enums, wire_messages};
 
 wire_enums! {

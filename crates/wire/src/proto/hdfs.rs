@@ -2,10 +2,6 @@
 
 use bytes::Bytes;
 
-pub use super::hdfs_server::{
-    BlockKey, ExportedBlockKeys, NamespaceInfo, NnHaState, NnHaStatusHeartbeat, RecoveringBlock,
-    ReplicaState, StorageInfo, VersionRequest, VersionResponse,
-};
 use super::security::Token;
 use super::{wire_enums, wire_messages};
 

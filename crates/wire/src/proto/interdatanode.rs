@@ -1,6 +1,7 @@
 //! DataNode to DataNode block recovery (InterDatanodeProtocol.proto).
 
-use super::hdfs::{Block, ExtendedBlock, RecoveringBlock, ReplicaState};
+use super::hdfs::{Block, ExtendedBlock};
+use super::hdfs_server::{RecoveringBlock, ReplicaState};
 use super::wire_messages;
 
 wire_messages! {

@@ -16,9 +16,10 @@ pub mod client;
 pub mod clientdatanode;
 pub mod datanode;
 pub mod datatransfer;
+pub mod file_status;
 pub mod fsimage;
 pub mod hdfs;
-mod hdfs_server;
+pub mod hdfs_server;
 pub mod interdatanode;
 pub mod namespace;
 pub mod reconfiguration;
@@ -33,6 +34,7 @@ pub(crate) const MESSAGES: &[&[&MessageDesc]] = &[
     clientdatanode::MESSAGES,
     datanode::MESSAGES,
     datatransfer::MESSAGES,
+    file_status::MESSAGES,
     fsimage::MESSAGES,
     hdfs::MESSAGES,
     hdfs_server::MESSAGES,
@@ -48,6 +50,7 @@ pub(crate) const ENUMS: &[&[&EnumDesc]] = &[
     client::ENUMS,
     datanode::ENUMS,
     datatransfer::ENUMS,
+    file_status::ENUMS,
     fsimage::ENUMS,
     hdfs::ENUMS,
     hdfs_server::ENUMS,

@@ -5,21 +5,11 @@
 
 use bytes::Bytes;
 
-use super::client::{FileEncryptionInfo, FsPermission};
-use super::hdfs::{DatanodeInfo, ErasureCodingPolicy, StorageReport, StorageTypes};
+use super::file_status::HdfsFileStatus;
+use super::hdfs::{DatanodeInfo, StorageReport, StorageTypes};
 use super::{wire_enums, wire_messages};
 
 wire_enums! {
-    /// What a name stands for.
-    pub enum FileType = "hadoop.hdfs.HdfsFileStatusProto.FileType" {
-        /// `IS_DIR`.
-        IsDir = 1,
-        /// `IS_FILE`.
-        IsFile = 2,
-        /// `IS_SYMLINK`.
-        IsSymlink = 3,
-    }
-
     /// Which DataNodes are asked about.
     pub enum DatanodeReportType = "hadoop.hdfs.DatanodeReportTypeProto" {
         /// `ALL`.
@@ -38,43 +28,6 @@ wire_enums! {
 }
 
 wire_messages! {
-    /// A file, directory or symbolic link. Times in milliseconds since 1970.
-    pub struct HdfsFileStatus = "hadoop.hdfs.HdfsFileStatusProto" {
-        #[prost(enumeration = "FileType", required, tag = "1")]
-        pub file_type: i32,
-        /// Its name in the listed directory; empty when it was asked for itself.
-        #[prost(bytes = "bytes", required, tag = "2")]
-        pub path: Bytes,
-        #[prost(uint64, required, tag = "3")]
-        pub length: u64,
-        #[prost(message, required, tag = "4")]
-        pub permission: FsPermission,
-        #[prost(string, required, tag = "5")]
-        pub owner: String,
-        #[prost(string, required, tag = "6")]
-        pub group: String,
-        #[prost(uint64, required, tag = "7")]
-        pub modification_time: u64,
-        #[prost(uint64, required, tag = "8")]
-        pub access_time: u64,
-        #[prost(uint32, optional, tag = "10", default = "0")]
-        pub block_replication: Option<u32>,
-        #[prost(uint64, optional, tag = "11", default = "0")]
-        pub blocksize: Option<u64>,
-        #[prost(uint64, optional, tag = "13", default = "0")]
-        pub file_id: Option<u64>,
-        #[prost(message, optional, tag = "15")]
-        pub file_encryption_info: Option<FileEncryptionInfo>,
-        /// Its own policy or the one it inherits; 0 for none, and for all but the superuser.
-        #[prost(uint32, optional, tag = "16", default = "0")]
-        pub storage_policy: Option<u32>,
-        #[prost(message, optional, tag = "17")]
-        pub ec_policy: Option<ErasureCodingPolicy>,
-        /// The space of names, behind a router.
-        #[prost(string, optional, tag = "19")]
-        pub namespace: Option<String>,
-    }
-
     /// A part of a directory's listing, in the order of names.
     pub struct DirectoryListing = "hadoop.hdfs.DirectoryListingProto" {
         #[prost(message, repeated, tag = "1")]

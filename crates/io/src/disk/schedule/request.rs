@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::calibrate::Media;
 use crate::class::IoClass;
+use crate::disk::media::Media;
 
 /// Shares of a busy disk by class.
 pub(super) const WEIGHTS: [u64; IoClass::COUNT] = {

@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use super::PluginVolume;
 use super::abi::{self, EngineTable};
-use crate::engine::SyncKind;
-use crate::engines::blocking::Blocking;
+use crate::blocking::Blocking;
 use crate::engines::calls::at;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::types::SyncKind;
 
 /// An open file of a plug-in.
 #[derive(Debug)]

@@ -24,9 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use super::blocking::BlockingEngine;
-use crate::engine::{Capabilities, OpenMode};
+use crate::blocking::BlockingEngine;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::types::{Capabilities, OpenMode};
 use abi::EngineTable;
 use file::PluginFile;
 use table::LoadedTable;

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::{DeviceId, crc, lock};
-use crate::engine::SyncKind;
-use crate::engines::blocking::Blocking;
+use crate::blocking::Blocking;
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::meta::{read_small, replace};
+use crate::types::SyncKind;
 
 /// Bytes at the beginning of a device that no replica gets.
 pub(super) const HEADER: u64 = 1 << 20;

@@ -13,11 +13,11 @@ use rustix::io::Errno;
 use super::place::{self, EXTENTS_MAX};
 use super::room::{Extent, UNIT, units_for};
 use super::{DeviceId, StubVolume, lock};
-use crate::engine::SyncKind;
-use crate::engines::blocking::Blocking;
+use crate::blocking::Blocking;
 use crate::engines::calls::{at, parts};
 use crate::engines::inode::InodeKey;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::types::SyncKind;
 
 /// A stub that outgrows its room takes as much again as it has, at most this: 8 MiB.
 const GROWTH: u64 = (8 << 20) / UNIT;

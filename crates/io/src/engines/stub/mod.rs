@@ -29,13 +29,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::blocking::{Blocking, BlockingEngine};
 use super::file::{RegularFile, open_regular};
 use super::inode::{InodeFacts, InodeKey};
-use crate::data_files::Elsewhere;
-use crate::engine::{Capabilities, OpenMode, SyncKind};
+use crate::blocking::{Blocking, BlockingEngine, Elsewhere};
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::meta::Space;
+use crate::space::Space;
+use crate::types::{Capabilities, OpenMode, SyncKind};
 use device::Adopted;
 use file::{Stub, StubFile};
 use inventory::Inventory;

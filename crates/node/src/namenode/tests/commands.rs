@@ -9,7 +9,8 @@ use hayloft_wire::proto::datanode::{
     BalancerBandwidthCommand, BlockEcReconstructionCommand, BlockIdCommand, BlockIdCommandAction,
     DatanodeCommand, DatanodeCommandType, FinalizeCommand, KeyUpdateCommand,
 };
-use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, ExportedBlockKeys, ExtendedBlock};
+use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, ExtendedBlock};
+use hayloft_wire::proto::hdfs_server::ExportedBlockKeys;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 

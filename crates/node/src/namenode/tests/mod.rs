@@ -18,7 +18,8 @@ use hayloft_wire::proto::datanode::{
     BlockCommand, BlockCommandAction, BlockStatus, DatanodeCommand, DatanodeCommandType,
     RegisterCommand,
 };
-use hayloft_wire::proto::hdfs::{self, DatanodeInfo, DatanodeInfos, NnHaState};
+use hayloft_wire::proto::hdfs::{self, DatanodeInfo, DatanodeInfos};
+use hayloft_wire::proto::hdfs_server::NnHaState;
 use tokio::time::Instant;
 
 use super::Phase;

@@ -1,6 +1,7 @@
 //! An observer is a standby to a node: it is told everything and commands nothing.
 
-use hayloft_wire::proto::hdfs::{NnHaState, RollingUpgradeStatus};
+use hayloft_wire::proto::hdfs::RollingUpgradeStatus;
+use hayloft_wire::proto::hdfs_server::NnHaState;
 
 use super::commands::{bandwidth, finalize, key_update};
 use super::fake::{FakeNameNode, Node, POOL, Told, eventually, storage};

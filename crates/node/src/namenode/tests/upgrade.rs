@@ -2,7 +2,8 @@
 //! active one alone.
 
 use hayloft_store::RollingUpgradeState::{self, Absent, Finalized, InProgress};
-use hayloft_wire::proto::hdfs::{NnHaState, RollingUpgradeStatus};
+use hayloft_wire::proto::hdfs::RollingUpgradeStatus;
+use hayloft_wire::proto::hdfs_server::NnHaState;
 
 use super::fake::{FakeNameNode, Node, POOL, eventually};
 use super::{invalidate, is_heartbeat, ready};

@@ -17,9 +17,9 @@ use hayloft_wire::proto::datanode::{
     LifelineResponse, RegisterDatanodeRequest, RegisterDatanodeResponse, ReportBadBlocksRequest,
     ReportBadBlocksResponse,
 };
-use hayloft_wire::proto::hdfs::{
-    NamespaceInfo, NnHaState, NnHaStatusHeartbeat, RollingUpgradeStatus,
-    StorageInfo as WireStorageInfo, VersionResponse,
+use hayloft_wire::proto::hdfs::RollingUpgradeStatus;
+use hayloft_wire::proto::hdfs_server::{
+    NamespaceInfo, NnHaState, NnHaStatusHeartbeat, StorageInfo as WireStorageInfo, VersionResponse,
 };
 use hayloft_wire::rpc::{self, IncomingFrame, RpcErrorCode, RpcRequestHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,64 +1,8 @@
 //! What is known about a disk before it is used: the operator's word, then the calibration, then
 //! what the kernel says of the device.
 
-use std::time::Duration;
-
-use crate::calibrate::{Calibration, Media};
-
-/// Quantum of rotating media that was not measured: a third of a second at 100 MB/s, so that two
-/// seeks a quantum cost about 5 %.
-pub(super) const QUANTUM_ROTATING: u64 = 32 << 20;
-/// Quantum of flash that was not measured: several of the device's largest requests at once.
-pub(super) const QUANTUM_FLASH: u64 = 4 << 20;
-
-/// Limits of one disk's queues and threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiskConfig {
-    /// Operations of one class that may be queued or running; the next one waits. Default 128.
-    pub depth_per_class: usize,
-    /// Reads and writes at once that do not reach the device: copies into the page cache, and what
-    /// engines without a device do. Default 8.
-    pub data_threads: usize,
-    /// Reads and writes on a flash device at once (`hayloft.io.depth`). Default 32.
-    pub depth: usize,
-    /// Bytes that rotating media serve to one stream before they turn to another
-    /// (`hayloft.io.quantum`), and writers hand in at once. `None`: 32 MiB, on flash 4 MiB.
-    pub quantum: Option<u64>,
-    /// What the device is (`hayloft.io.media`); `None`: as the kernel says. Default `None`.
-    pub media: Option<Media>,
-    /// How long rotating media wait for more of the stream they serve. Default 8 ms, less than a
-    /// seek there and back.
-    pub anticipation: Duration,
-    /// Threads for syncs of clients and replication. Default 4.
-    pub sync_threads: usize,
-    /// Threads for names, directories and opening of clients and replication. Default 4.
-    pub meta_threads: usize,
-    /// Threads that send from the page cache to sockets. Default 8.
-    pub send_threads: usize,
-    /// Threads for names and syncs of balancer, scan and delete, and reads and writes of these at
-    /// once while no client wants anything. Default 3.
-    pub background_threads: usize,
-    /// A thread without work ends after this. Default 10 s.
-    pub thread_idle: Duration,
-}
-
-impl Default for DiskConfig {
-    fn default() -> Self {
-        Self {
-            depth_per_class: 128,
-            data_threads: 8,
-            depth: 32,
-            quantum: None,
-            media: None,
-            anticipation: Duration::from_millis(8),
-            sync_threads: 4,
-            meta_threads: 4,
-            send_threads: 8,
-            background_threads: 3,
-            thread_idle: Duration::from_secs(10),
-        }
-    }
-}
+use super::file::Calibration;
+use crate::disk::{DiskConfig, Media};
 
 /// What the operator says about disks; `None` leaves it to the calibration and the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

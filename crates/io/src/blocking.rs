@@ -7,24 +7,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::threaded::Threaded;
 use crate::class::IoClass;
-use crate::data_files::{DataFiles, Elsewhere};
-use crate::disk::{Disk, Stream};
-use crate::engine::{Advice, Capabilities, Engine, EngineFile, IoFuture, OpenMode, SyncKind};
+use crate::disk::Stream;
 use crate::error::{IoError, IoOp};
-use crate::meta::Meta;
+use crate::space::Space;
+use crate::types::{Advice, Capabilities, OpenMode, SyncKind};
 
 /// An engine whose calls block.
-pub(super) trait BlockingEngine: Send + Sync + fmt::Debug + 'static {
+pub(crate) trait BlockingEngine: Send + Sync + fmt::Debug + 'static {
     type File: Blocking;
 
-    /// As [`Engine::name`].
+    /// As [`Engine::name`](crate::Engine::name).
     fn name(&self) -> &str;
 
     fn capabilities(&self) -> Capabilities;
 
-    /// Opens a file; see [`Engine::open`] for the errors.
+    /// Opens a file; see [`Engine::open`](crate::Engine::open) for the errors.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Self::File, IoError>;
 
     /// Where the bytes are, if not in the kernel's files.
@@ -47,12 +45,12 @@ pub(crate) trait Blocking: Send + Sync + fmt::Debug + 'static {
         (0, false)
     }
 
-    /// As [`EngineFile::caches`], for reads of `_class`.
+    /// As [`EngineFile::caches`](crate::EngineFile::caches), for reads of `_class`.
     fn caches(&self, _class: IoClass, _offset: u64) -> bool {
         false
     }
 
-    /// As [`EngineFile::load`].
+    /// As [`EngineFile::load`](crate::EngineFile::load).
     fn load(&self, _offset: u64, _len: usize) -> Result<usize, IoError> {
         Ok(0)
     }
@@ -78,12 +76,12 @@ pub(crate) trait Blocking: Send + Sync + fmt::Debug + 'static {
 
     fn sync(&self, kind: SyncKind) -> Result<(), IoError>;
 
-    /// As [`EngineFile::start_writeback`].
+    /// As [`EngineFile::start_writeback`](crate::EngineFile::start_writeback).
     fn start_writeback(&self, _offset: u64, _len: u64) -> Result<(), IoError> {
         Ok(())
     }
 
-    /// As [`EngineFile::write_back`].
+    /// As [`EngineFile::write_back`](crate::EngineFile::write_back).
     fn write_back(&self, _offset: u64, _len: u64) -> Result<(), IoError> {
         Ok(())
     }
@@ -99,41 +97,15 @@ pub(crate) trait Blocking: Send + Sync + fmt::Debug + 'static {
     }
 }
 
-/// A [`BlockingEngine`] on the threads of a disk.
-#[derive(Debug)]
-pub(super) struct OnThreads<E> {
-    pub(super) disk: Arc<Disk>,
-    pub(super) engine: Arc<E>,
-}
+/// Where content is that the kernel's files do not have.
+pub(crate) trait Elsewhere: Send + Sync + std::fmt::Debug {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn Blocking>, IoError>;
 
-impl<E: BlockingEngine> Engine for OnThreads<E> {
-    fn name(&self) -> &str {
-        self.engine.name()
-    }
+    fn space(&self) -> Result<Space, IoError>;
 
-    fn capabilities(&self) -> Capabilities {
-        self.engine.capabilities()
-    }
+    /// Makes durable what an earlier process wrote.
+    fn sync(&self) -> Result<(), IoError>;
 
-    fn disk(&self) -> &Arc<Disk> {
-        &self.disk
-    }
-
-    fn open(
-        &self,
-        path: &Path,
-        mode: OpenMode,
-        class: IoClass,
-    ) -> IoFuture<Result<Arc<dyn EngineFile>, IoError>> {
-        let (disk, engine) = (Arc::clone(&self.disk), Arc::clone(&self.engine));
-        self.disk.run(class, IoOp::Open, path, move |path| {
-            let file = Arc::new(disk.aside(path, engine.open(path, mode)?));
-            Ok(Arc::new(Threaded::new(file, disk, class)) as Arc<dyn EngineFile>)
-        })
-    }
-
-    fn meta(&self, class: IoClass) -> Meta {
-        let data_files = DataFiles::elsewhere(self.engine.elsewhere());
-        Meta::new(Arc::clone(&self.disk), class).on(data_files)
-    }
+    /// Whether the device answers, and is the one that it was.
+    fn probe(&self) -> Result<(), IoError>;
 }
