@@ -23,7 +23,7 @@
 //! | `status` | numbers for the operator |
 //! | `requests` | what operators ask of a running node |
 //! | `listing` | files on a volume, and those that no record names |
-//! | `load` | what lies on the volumes at start |
+//! | `take_in` | what lies on the volumes when they are put into use |
 //! | `troubles`, `refusals` | volumes that take no files of groups for a while |
 //! | `unattended`, `looks` | units in directories of nodes that do not run here |
 //! | `damaged` | replicas that no group can mend |
@@ -40,7 +40,6 @@ mod encode;
 mod heal;
 mod kept;
 mod listing;
-mod load;
 mod looks;
 mod members;
 mod mender;
@@ -56,6 +55,7 @@ mod scrub;
 mod served;
 mod sources;
 mod status;
+mod take_in;
 #[cfg(test)]
 mod tests;
 mod troubles;
@@ -213,7 +213,7 @@ pub struct Parity {
     /// How far a rebuild is.
     progress: Mutex<status::RebuildProgress>,
     /// What lies on the volumes of the stores that have come, until all have.
-    lists: Mutex<load::Lists>,
+    lists: Mutex<take_in::Lists>,
     /// All stores have come once, or those that have not were waited for.
     settled: AtomicBool,
     /// When the groups of a pool were known first.

@@ -12,8 +12,8 @@ use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
 
 use super::heal::mend_or_tell;
-use super::load::begins_with;
 use super::sources::SourcePlace;
+use super::take_in::begins_with;
 use super::units::{kept_file, storage_of, unit_path};
 use super::volumes::{UnitPlace, answer};
 use super::{Parity, records, status};

@@ -144,8 +144,8 @@ impl Store {
         &self,
         volumes: Vec<VolumeConfig>,
     ) -> Vec<(PathBuf, Result<(), StoreError>)> {
-        let inner = Arc::clone(&self.0);
-        let changing = async move { hot_swap::reconfigure(&inner, volumes).await };
+        let store = Arc::clone(&self.0);
+        let changing = async move { hot_swap::reconfigure(&store, volumes).await };
         match self.0.tasks.spawn(changing.in_current_span()).await {
             Ok(results) => results,
             Err(error) => {
@@ -211,7 +211,7 @@ impl Store {
         state: RollingUpgradeState,
     ) -> Result<(), StoreError> {
         let pool = pool.clone();
-        self.run(|inner| async move { upgrade::set_rolling(&inner, &pool, state).await })
+        self.run(|store| async move { upgrade::set_rolling(&store, &pool, state).await })
             .await
     }
 
@@ -232,7 +232,7 @@ impl Store {
     /// Removes `previous` of the pool: no way back after this.
     pub async fn finalize_upgrade(&self, pool: &PoolId) -> Result<(), StoreError> {
         let pool = pool.clone();
-        self.run(|inner| async move { upgrade::finalize(&inner, &pool).await })
+        self.run(|store| async move { upgrade::finalize(&store, &pool).await })
             .await
     }
 

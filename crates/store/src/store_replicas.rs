@@ -24,7 +24,7 @@ impl Store {
         options: WriteOptions,
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move { create::create_rbw(&inner, &block, options).await })
+        self.run(|store| async move { create::create_rbw(&store, &block, options).await })
             .await
     }
 
@@ -38,7 +38,7 @@ impl Store {
         options: WriteOptions,
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move { create::create_temporary(&inner, &block, options).await })
+        self.run(|store| async move { create::create_temporary(&store, &block, options).await })
             .await
     }
 
@@ -53,10 +53,10 @@ impl Store {
         expected_len: u64,
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move {
-            rebuild_first(&inner, &block).await?;
-            let work = || pipeline_recovery::append(&inner, &block, new_gs, expected_len);
-            mending(&inner, &block, work).await
+        self.run(|store| async move {
+            rebuild_first(&store, &block).await?;
+            let work = || pipeline_recovery::append(&store, &block, new_gs, expected_len);
+            mending(&store, &block, work).await
         })
         .await
     }
@@ -70,10 +70,10 @@ impl Store {
         expected_len: u64,
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move {
-            rebuild_first(&inner, &block).await?;
-            let work = || pipeline_recovery::recover_append(&inner, &block, new_gs, expected_len);
-            mending(&inner, &block, work).await
+        self.run(|store| async move {
+            rebuild_first(&store, &block).await?;
+            let work = || pipeline_recovery::recover_append(&store, &block, new_gs, expected_len);
+            mending(&store, &block, work).await
         })
         .await
     }
@@ -91,9 +91,9 @@ impl Store {
         max_bytes_received: u64,
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move {
+        self.run(|store| async move {
             pipeline_recovery::recover_rbw(
-                &inner,
+                &store,
                 &block,
                 new_gs,
                 min_bytes_received,
@@ -112,9 +112,9 @@ impl Store {
         expected_len: u64,
     ) -> Result<ReplicaRef, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move {
-            rebuild_first(&inner, &block).await?;
-            pipeline_recovery::recover_close(&inner, &block, new_gs, expected_len).await
+        self.run(|store| async move {
+            rebuild_first(&store, &block).await?;
+            pipeline_recovery::recover_close(&store, &block, new_gs, expected_len).await
         })
         .await
     }
@@ -181,7 +181,7 @@ impl Store {
     /// volume for which too many wait, further replicas are left alone, with a line in the log.
     pub async fn invalidate(&self, pool: &PoolId, blocks: &[Block]) -> Result<(), StoreError> {
         let (pool, blocks) = (pool.clone(), blocks.to_vec());
-        self.run(|inner| async move { invalidate::invalidate(&inner, &pool, &blocks).await })
+        self.run(|store| async move { invalidate::invalidate(&store, &pool, &blocks).await })
             .await
     }
 
@@ -196,10 +196,10 @@ impl Store {
         recovery_id: u64,
     ) -> Result<Option<RecoveryInfo>, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move {
-            rebuild_first(&inner, &block).await?;
-            let work = || block_recovery::init(&inner, &block, recovery_id);
-            mending(&inner, &block, work).await
+        self.run(|store| async move {
+            rebuild_first(&store, &block).await?;
+            let work = || block_recovery::init(&store, &block, recovery_id);
+            mending(&store, &block, work).await
         })
         .await
     }
@@ -216,8 +216,8 @@ impl Store {
         new_len: u64,
     ) -> Result<ReplicaRef, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move {
-            block_recovery::update(&inner, &block, recovery_id, new_block_id, new_len).await
+        self.run(|store| async move {
+            block_recovery::update(&store, &block, recovery_id, new_block_id, new_len).await
         })
         .await
     }
@@ -231,8 +231,8 @@ impl Store {
         storage_id: Option<&str>,
     ) -> Result<ReplicaRef, StoreError> {
         let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
-        self.run(|inner| async move {
-            move_replica::move_block(&inner, &block, target, storage_id.as_deref()).await
+        self.run(|store| async move {
+            move_replica::move_block(&store, &block, target, storage_id.as_deref()).await
         })
         .await
     }
@@ -266,22 +266,22 @@ impl Store {
 }
 
 /// Rebuilds the replica of a block of which only other disks have the bytes, before it changes.
-async fn rebuild_first(inner: &Arc<StoreState>, block: &ExtendedBlock) -> Result<(), StoreError> {
-    match &inner.protection {
-        Some(protection) => protection.rebuild_first(inner, block).await,
+async fn rebuild_first(store: &Arc<StoreState>, block: &ExtendedBlock) -> Result<(), StoreError> {
+    match &store.protection {
+        Some(protection) => protection.rebuild_first(store, block).await,
         None => Ok(()),
     }
 }
 
 /// Does `work`, and once more if it found the replica damaged and its protection could mend it.
 async fn mending<T, W: Future<Output = Result<T, StoreError>>>(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     block: &ExtendedBlock,
     work: impl Fn() -> W,
 ) -> Result<T, StoreError> {
-    match (work().await, &inner.protection) {
+    match (work().await, &store.protection) {
         (Err(e), Some(protection))
-            if e.kind() == StoreErrorKind::Corrupt && protection.heal_now(inner, block).await =>
+            if e.kind() == StoreErrorKind::Corrupt && protection.heal_now(store, block).await =>
         {
             work().await
         }

@@ -28,7 +28,7 @@ pub use reserved::ReservedRoom;
 /// Bytes of one write buffer; each begins at a multiple of this in its file.
 pub const WRITE_BUFFER: usize = 1 << 20;
 
-struct State {
+struct BuffersState {
     /// What was appended and not taken, in order.
     pieces: VecDeque<Piece>,
     /// Buffers with bytes received in place that are not appended yet, by where they begin.
@@ -47,7 +47,7 @@ struct State {
 #[derive(Clone)]
 pub struct WriteBuffers {
     pool: BufferPool,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<BuffersState>>,
 }
 
 impl WriteBuffers {
@@ -56,7 +56,7 @@ impl WriteBuffers {
     pub fn new(pool: &BufferPool, offset: u64) -> Self {
         Self {
             pool: pool.clone(),
-            state: Arc::new(Mutex::new(State {
+            state: Arc::new(Mutex::new(BuffersState {
                 pieces: VecDeque::new(),
                 received: VecDeque::new(),
                 room: None,
@@ -67,7 +67,7 @@ impl WriteBuffers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BuffersState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -136,7 +136,7 @@ impl WriteBuffers {
     }
 
     /// Copies as much as fits into the current buffer; 0 where there is none.
-    fn copy(&self, state: &mut State, bytes: &Bytes) -> usize {
+    fn copy(&self, state: &mut BuffersState, bytes: &Bytes) -> usize {
         let usable = !state.lent && state.frontier == state.end;
         if !usable {
             return 0;
@@ -207,7 +207,7 @@ impl std::fmt::Debug for WriteBuffers {
     }
 }
 
-impl State {
+impl BuffersState {
     fn push_own(&mut self, memory: Arc<Memory>, range: Range<usize>) {
         self.end += range.len() as u64;
         if let Some(Piece::Own(last, before)) = self.pieces.back_mut()

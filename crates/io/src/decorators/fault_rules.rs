@@ -141,13 +141,13 @@ struct Active {
 }
 
 #[derive(Debug)]
-struct State {
+struct ActiveRules {
     rules: Vec<Active>,
     next_id: u64,
     random: u64,
 }
 
-impl State {
+impl ActiveRules {
     /// SplitMix64 (Steele, Lea, Flood 2014), as a fraction of 1.
     #[expect(
         clippy::cast_precision_loss,
@@ -166,7 +166,7 @@ impl State {
 /// A set of rules that can be changed while engines run under it.
 #[derive(Debug)]
 pub struct Faults {
-    state: Mutex<State>,
+    state: Mutex<ActiveRules>,
 }
 
 /// What the rules have decided for one operation.
@@ -184,7 +184,7 @@ impl Faults {
     #[must_use]
     pub fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State {
+            state: Mutex::new(ActiveRules {
                 rules: Vec::new(),
                 next_id: 0,
                 random: seed,
@@ -192,7 +192,7 @@ impl Faults {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ActiveRules> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

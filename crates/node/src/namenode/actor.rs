@@ -54,7 +54,7 @@ pub(super) enum End {
 
 /// What changes during an actor's life; copied out, never held across a wait.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ActorState {
     pub(super) phase: Phase,
     pub(super) registration: Option<Arc<DatanodeRegistration>>,
     pub(super) report_buffers: bool,
@@ -88,7 +88,7 @@ pub(super) struct Actor {
     error_reports: Mutex<ErrorReports>,
     pub(super) notice_wake: Notify,
     pub(super) heartbeat_wake: Notify,
-    state: Mutex<State>,
+    state: Mutex<ActorState>,
     pub(super) stop: CancellationToken,
 }
 
@@ -123,7 +123,7 @@ impl Actor {
             error_reports: Mutex::new(ErrorReports::default()),
             notice_wake: Notify::new(),
             heartbeat_wake: Notify::new(),
-            state: Mutex::new(State {
+            state: Mutex::new(ActorState {
                 phase: Phase::Connecting,
                 registration: None,
                 report_buffers: false,
@@ -147,7 +147,7 @@ impl Actor {
         lock(&self.error_reports)
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, ActorState> {
         lock(&self.state)
     }
 

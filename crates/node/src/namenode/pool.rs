@@ -17,7 +17,7 @@ use super::service_side::NodeSide;
 use crate::namenode::active_namenode::{ActiveNameNode, ClaimChange};
 use hayloft_conf::NameService;
 
-struct State {
+struct PoolState {
     namespace: Option<Namespace>,
     claim: ActiveNameNode<u64>,
     actors: Vec<Arc<Actor>>,
@@ -29,7 +29,7 @@ struct State {
 pub(super) struct PoolService {
     pub(super) name: Option<String>,
     pub(super) node: Arc<NodeSide>,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// The pool is loaded by one actor; the others wait.
     loading: tokio::sync::Mutex<()>,
     orders: mpsc::Sender<Order>,
@@ -47,7 +47,7 @@ impl PoolService {
         Self {
             name: service.id.clone(),
             node: Arc::clone(node),
-            state: Mutex::new(State {
+            state: Mutex::new(PoolState {
                 namespace: None,
                 claim: ActiveNameNode::new(),
                 actors: Vec::new(),
@@ -79,7 +79,7 @@ impl PoolService {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         lock(&self.state)
     }
 

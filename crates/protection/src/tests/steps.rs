@@ -1,5 +1,5 @@
-//! A process that ends in the middle of a round, as far as parity goes: at some operation on a disk,
-//! which is not carried out any more.
+//! A process that ends in the middle of a round, as far as parity goes: at some operation on a
+//! disk, which is not carried out any more.
 
 use super::dead_disk::{LEN, all, check_eight, pull, put_eight};
 use super::*;

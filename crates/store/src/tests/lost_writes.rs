@@ -73,8 +73,8 @@ async fn a_sync_waits_for_what_may_hear_of_lost_bytes_first() {
     let writes_back = || FaultRule::new(Effect::Delay(slow)).on(&[IoOp::Writeback]);
     let waits = faults.add(writes_back().at(|path| path.ends_with("blk_5")));
     faults.add(errno(IoOp::Writeback, "blk_5").times(1));
-    let (inner, first) = (Arc::clone(&node.store.0), volume(&node));
-    let running = tokio::spawn(async move { commit::round(&inner, &first).await });
+    let (store, first) = (Arc::clone(&node.store.0), volume(&node));
+    let running = tokio::spawn(async move { commit::round(&store, &first).await });
     while faults.fired(waits) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

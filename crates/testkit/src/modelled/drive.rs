@@ -38,7 +38,7 @@ struct Waiting {
     answer: Answer,
 }
 
-struct State {
+struct DriveState {
     queue: VecDeque<Waiting>,
     model: Model,
     recorder: Recorder,
@@ -54,7 +54,7 @@ pub struct Drive {
     retries: Duration,
     capacity: u64,
     began: Instant,
-    state: Mutex<State>,
+    state: Mutex<DriveState>,
     arrived: Condvar,
     /// Answer at once: while the file system is made, and at the end.
     at_once: AtomicBool,
@@ -69,7 +69,7 @@ impl Drive {
             retries: Duration::from_micros(params.retries_us),
             capacity,
             began: Instant::now(),
-            state: Mutex::new(State {
+            state: Mutex::new(DriveState {
                 queue: VecDeque::new(),
                 model: Model::new(params, capacity),
                 recorder: Recorder::new(0),
@@ -94,7 +94,7 @@ impl Drive {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DriveState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -208,7 +208,7 @@ impl Drive {
     }
 
     /// How long to wait before choosing, when the drive was idle and would have to move the head.
-    fn unsettled(&self, state: &State) -> Option<Duration> {
+    fn unsettled(&self, state: &DriveState) -> Option<Duration> {
         let first = state.queue.front()?.request;
         let chosen = state.queue.iter().map(|waiting| waiting.request);
         if first.arrived <= state.model.free_at() || state.model.follows(chosen) {

@@ -41,7 +41,7 @@ pub struct Told {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CacheState {
     /// Sectors as they were at the last flush; `None` is zeros.
     before: BTreeMap<u64, Option<Box<[u8]>>>,
     /// After how many more writes the power goes, and the seed of what is lost then.
@@ -51,10 +51,10 @@ struct State {
 
 /// The cache of one disk.
 #[derive(Debug, Default)]
-pub struct Volatile(Mutex<State>);
+pub struct Volatile(Mutex<CacheState>);
 
 impl Volatile {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CacheState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -135,7 +135,7 @@ impl Volatile {
     }
 }
 
-impl State {
+impl CacheState {
     /// Counts a write; the power goes if it was to go now.
     fn wrote(&mut self, backing: &File) -> io::Result<()> {
         match self.armed {

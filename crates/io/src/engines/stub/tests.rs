@@ -16,10 +16,10 @@ pub(super) const SIZE: usize = 64 << 20;
 
 /// A device; its copies are the same one.
 #[derive(Clone, Debug)]
-pub(super) struct Memory(pub(super) Arc<Mutex<State>>);
+pub(super) struct Memory(pub(super) Arc<Mutex<MemoryState>>);
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct MemoryState {
     pub(super) bytes: Vec<u8>,
     /// Operations that still succeed.
     pub(super) left: usize,
@@ -36,7 +36,7 @@ pub(super) struct State {
 
 impl Memory {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(MemoryState {
             bytes: vec![0; SIZE],
             left: usize::MAX,
             bad_syncs: 0,
@@ -60,7 +60,7 @@ impl Memory {
         }
     }
 
-    fn step(&self) -> Result<MutexGuard<'_, State>, IoError> {
+    fn step(&self) -> Result<MutexGuard<'_, MemoryState>, IoError> {
         let mut state = lock(&self.0);
         let gone = IoError::from_errno(IoOp::Other, Path::new("device"), Errno::IO);
         state.left = state.left.checked_sub(1).ok_or(gone)?;

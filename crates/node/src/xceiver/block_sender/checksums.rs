@@ -36,10 +36,10 @@ struct Window<'a> {
     /// Of the data, in bytes.
     start: u64,
     end: u64,
-    state: State<'a>,
+    state: WindowState<'a>,
 }
 
-enum State<'a> {
+enum WindowState<'a> {
     Coming(BoxFuture<'a, Result<Bytes, StoreError>>),
     Here(Bytes),
 }
@@ -48,10 +48,10 @@ impl Window<'_> {
     /// Waits until they are here.
     async fn arrive(&mut self) -> Result<Bytes, StoreError> {
         let sums = match &mut self.state {
-            State::Here(sums) => return Ok(sums.clone()),
-            State::Coming(coming) => coming.await?,
+            WindowState::Here(sums) => return Ok(sums.clone()),
+            WindowState::Coming(coming) => coming.await?,
         };
-        self.state = State::Here(sums.clone());
+        self.state = WindowState::Here(sums.clone());
         Ok(sums)
     }
 }
@@ -72,14 +72,14 @@ impl<'a> Sums<'a> {
 
     /// Makes sure that those of the data at `offset` are here or on their way, and says up to
     /// where.
-    pub fn ask(&mut self, outflow: &'a BlockSender<'_>, offset: u64) -> u64 {
-        if outflow.range.checksum.sum_size() == 0 {
-            return outflow.range.end;
+    pub fn ask(&mut self, sender: &'a BlockSender<'_>, offset: u64) -> u64 {
+        if sender.range.checksum.sum_size() == 0 {
+            return sender.range.end;
         }
         if let Some(last) = self.windows.back().filter(|last| offset < last.end) {
             return last.end;
         }
-        let window = begin(outflow, offset, self.first);
+        let window = begin(sender, offset, self.first);
         self.first = false;
         let end = window.end;
         self.windows.push_back(window);
@@ -94,16 +94,16 @@ impl<'a> Sums<'a> {
     /// Those of reading.
     pub async fn before_data(
         &mut self,
-        outflow: &'a BlockSender<'_>,
+        sender: &'a BlockSender<'_>,
         offset: u64,
     ) -> Result<(), StoreError> {
-        self.ask(outflow, offset);
+        self.ask(sender, offset);
         let Some(window) = self.windows.back_mut() else {
             return Ok(());
         };
-        if window.end < outflow.range.end {
+        if window.end < sender.range.end {
             // Those of the next windows too, as long as the head is there.
-            outflow.reader.read_sums_ahead().await;
+            sender.reader.read_sums_ahead().await;
         }
         window.arrive().await.map(drop)
     }
@@ -115,7 +115,7 @@ impl<'a> Sums<'a> {
     /// Those of reading.
     pub async fn of(
         &mut self,
-        outflow: &BlockSender<'_>,
+        sender: &BlockSender<'_>,
         offset: u64,
         len: usize,
     ) -> Result<Bytes, StoreError> {
@@ -127,30 +127,30 @@ impl<'a> Sums<'a> {
         };
         let sums = window.arrive().await?;
         let before = usize::try_from(offset - window.start).expect("a window is far below 4 GiB");
-        let checksum = outflow.range.checksum;
+        let checksum = sender.range.checksum;
         let from = checksum.sums_len(before);
         Ok(sums.slice(from..from + checksum.sums_len(len)))
     }
 }
 
 /// Begins to read checksums from those of the data at `offset` on.
-fn begin<'a>(outflow: &'a BlockSender<'_>, offset: u64, first: bool) -> Window<'a> {
-    let checksum = outflow.range.checksum;
-    let left = usize::try_from(outflow.range.end - offset).unwrap_or(usize::MAX);
+fn begin<'a>(sender: &'a BlockSender<'_>, offset: u64, first: bool) -> Window<'a> {
+    let checksum = sender.range.checksum;
+    let left = usize::try_from(sender.range.end - offset).unwrap_or(usize::MAX);
     let data = |sums: usize| {
         let data = sums / checksum.sum_size() * checksum.chunk_size();
-        outflow.whole_packets(data).min(left)
+        sender.whole_packets(data).min(left)
     };
-    let mut len = data(if first && !outflow.reader.is_on_rotating_media() {
+    let mut len = data(if first && !sender.reader.is_on_rotating_media() {
         WINDOW_FIRST
-    } else if outflow.stats.now(Activity::Reader) > FEW {
+    } else if sender.stats.now(Activity::Reader) > FEW {
         WINDOW_OF_MANY
     } else {
         WINDOW
     });
     let bytes = checksum.sums_len(len);
     let pooled = (bytes > UNPOOLED)
-        .then(|| outflow.memory_ahead(bytes))
+        .then(|| sender.memory_ahead(bytes))
         .flatten();
     let buf = pooled.unwrap_or_else(|| {
         len = len.min(data(WINDOW_SHORT_OF_MEMORY));
@@ -161,7 +161,7 @@ fn begin<'a>(outflow: &'a BlockSender<'_>, offset: u64, first: bool) -> Window<'
     Window {
         start: offset,
         end: offset + len as u64,
-        state: State::Coming(Box::pin(outflow.reader.read_sums_to(
+        state: WindowState::Coming(Box::pin(sender.reader.read_sums_to(
             buf,
             offset / chunk,
             count,

@@ -76,7 +76,7 @@ enum LoadingBody<'a> {
 
 /// What is being read of a replica that is sent.
 pub struct Ahead<'a> {
-    outflow: &'a BlockSender<'a>,
+    sender: &'a BlockSender<'a>,
     pieces: VecDeque<Loading<'a>>,
     sums: Sums<'a>,
     /// Where the next piece begins.
@@ -94,15 +94,15 @@ pub struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    pub fn new(outflow: &'a BlockSender<'a>) -> Self {
+    pub fn new(sender: &'a BlockSender<'a>) -> Self {
         Self {
-            outflow,
+            sender,
             pieces: VecDeque::with_capacity(AHEAD_OF_FEW + 1),
             sums: Sums::new(),
-            next: outflow.range.start,
+            next: sender.range.start,
             piece: PIECE_FIRST,
             resident: None,
-            sums_first: outflow.reader.is_on_rotating_media() && outflow.range.len() > LONG_READ,
+            sums_first: sender.reader.is_on_rotating_media() && sender.range.len() > LONG_READ,
             fills_cache: None,
             loads: true,
         }
@@ -114,7 +114,7 @@ impl<'a> Ahead<'a> {
     /// Those of reading.
     pub async fn next(&mut self) -> Result<Option<Piece>, StoreError> {
         if std::mem::take(&mut self.sums_first) {
-            self.sums.before_data(self.outflow, self.next).await?;
+            self.sums.before_data(self.sender, self.next).await?;
         }
         self.look();
         let Some(loading) = self.pieces.pop_front() else {
@@ -130,17 +130,17 @@ impl<'a> Ahead<'a> {
             LoadingBody::Cached(there) => {
                 // A slow peer, a machine short of memory, a file system that keeps nothing:
                 // sendfile would wait for the disk.
-                if there.await && self.outflow.reader.resident(offset, len as u64) {
+                if there.await && self.sender.reader.resident(offset, len as u64) {
                     Body::Resident
                 } else {
                     // Whatever kept it from there: reading says what it is, or does without.
                     self.loads = false;
-                    Body::Read(self.outflow.read_late(offset, len).await?)
+                    Body::Read(self.sender.read_late(offset, len).await?)
                 }
             }
             LoadingBody::Resident => Body::Resident,
         };
-        let sums = self.sums.of(self.outflow, offset, len).await?;
+        let sums = self.sums.of(self.sender, offset, len).await?;
         self.look();
         Ok(Some(Piece {
             offset,
@@ -155,7 +155,7 @@ impl<'a> Ahead<'a> {
         // Behind what is resident there is nothing to wait for.
         while self.pieces.len() < self.ahead()
             && self.pieces.back().is_none_or(|last| last.from_disk)
-            && self.next < self.outflow.range.end
+            && self.next < self.sender.range.end
         {
             let Some(piece) = self.load() else {
                 return;
@@ -167,34 +167,34 @@ impl<'a> Ahead<'a> {
 
     /// Pieces that are loaded while one is being sent.
     fn ahead(&self) -> usize {
-        if self.outflow.cache.readahead == 0 {
+        if self.sender.cache.readahead == 0 {
             1
         } else if self.fills_cache == Some(true) {
             AHEAD
         } else {
-            self.outflow.pieces_ahead()
+            self.sender.pieces_ahead()
         }
     }
 
     /// Begins to load the next piece. `None` when it has to wait for memory, which the first never
     /// has.
     fn load(&mut self) -> Option<Loading<'a>> {
-        let (outflow, offset) = (self.outflow, self.next);
+        let (sender, offset) = (self.sender, self.next);
         let first = self.pieces.is_empty();
         let resident = self.resident(offset);
         // Checksums before the data: they are needed with its first piece.
-        let end = self.sums.ask(outflow, offset);
+        let end = self.sums.ask(sender, offset);
         let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
-        let cached = outflow.whole_packets(PIECE_CACHED).min(left);
+        let cached = sender.whole_packets(PIECE_CACHED).min(left);
         let (len, body) = if resident {
             (cached, LoadingBody::Resident)
         } else if let Some(there) = self.cache_first(offset, cached) {
             (cached, LoadingBody::Cached(there))
         } else {
-            let wanted = self.piece.min(outflow.piece_max()).min(self.piece_most());
-            let wanted = outflow.whole_packets(wanted).min(left);
-            let (buf, len) = outflow.buffer(wanted, first)?;
-            let data = outflow.reader.read_data(buf, offset, len);
+            let wanted = self.piece.min(sender.piece_max()).min(self.piece_most());
+            let wanted = sender.whole_packets(wanted).min(left);
+            let (buf, len) = sender.buffer(wanted, first)?;
+            let data = sender.reader.read_data(buf, offset, len);
             (len, LoadingBody::Read(Box::pin(data)))
         };
         if !resident {
@@ -212,10 +212,10 @@ impl<'a> Ahead<'a> {
     /// there what it reads. A head that moves for every piece had better be given large ones, by
     /// engines that can.
     fn cache_first(&mut self, offset: u64, len: usize) -> Option<BoxFuture<'a, bool>> {
-        let reader = self.outflow.reader;
+        let reader = self.sender.reader;
         let large = reader.goes_around_cache() && reader.is_on_rotating_media();
         // What a socket holds of the page cache cannot be dropped from there.
-        if large || !self.loads || self.outflow.drops_behind() || !self.sends_file(offset) {
+        if large || !self.loads || self.sender.drops_behind() || !self.sends_file(offset) {
             return None;
         }
         let load = reader.load(offset, len);
@@ -230,16 +230,16 @@ impl<'a> Ahead<'a> {
 
     /// Whether it is worth sending what follows `offset` from the page cache.
     fn sends_file(&self, offset: u64) -> bool {
-        self.outflow.cache.send_file && self.outflow.range.end - offset > NOT_ASKED as u64
+        self.sender.cache.send_file && self.sender.range.end - offset > NOT_ASKED as u64
     }
 
     /// An engine that goes around the page cache reads through it what was read before. The kernel
     /// reads ahead by itself then, in large pages where it is asked in order. Small ones, which it
     /// takes for pieces asked for at random, cost every later reader more.
     fn learn(&mut self, offset: u64, len: usize) {
-        let reader = self.outflow.reader;
+        let reader = self.sender.reader;
         // A head that moves for every piece had better be given large ones.
-        let may = !reader.is_on_rotating_media() && self.next < self.outflow.range.end;
+        let may = !reader.is_on_rotating_media() && self.next < self.sender.range.end;
         if self.fills_cache.is_none() && may {
             self.fills_cache = Some(reader.resident(offset, len as u64));
         }
@@ -256,13 +256,13 @@ impl<'a> Ahead<'a> {
 
     /// Whether the page cache has what follows `offset`.
     fn resident(&mut self, offset: u64) -> bool {
-        let end = self.outflow.range.end;
+        let end = self.sender.range.end;
         let wanted = (offset + PIECE_CACHED as u64).min(end);
         if self.resident.is_some_and(|until| wanted <= until) {
             return true;
         }
         let is_there =
-            self.sends_file(offset) && self.outflow.reader.resident(offset, wanted - offset);
+            self.sends_file(offset) && self.sender.reader.resident(offset, wanted - offset);
         self.resident = is_there.then_some(wanted);
         is_there
     }

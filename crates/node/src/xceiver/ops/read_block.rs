@@ -53,7 +53,7 @@ pub async fn read_block(
     };
     let opened = began.elapsed();
     let head = stream_head(&range);
-    let outflow = BlockSender {
+    let sender = BlockSender {
         reader: &reader,
         range,
         cache: cache_policy(message.caching_strategy.as_ref(), &settings),
@@ -61,7 +61,7 @@ pub async fn read_block(
         stats: x.stats(),
         throttles: &[&x.throttles().read],
     };
-    match outflow.send(conn, head).await {
+    match sender.send(conn, head).await {
         Ok(sent) => {
             x.stats().bytes_read.add(sent.bytes);
             x.stats().sums_read.add(sent.sums);

@@ -91,7 +91,7 @@ pub async fn copy_block(
         .unwrap_or(0);
     let (reader, range) = read_block::open_for_copy(x, &block, len).await?;
     let reader = reader.with_class(IoClass::Balancer);
-    let outflow = BlockSender {
+    let sender = BlockSender {
         reader: &reader,
         range,
         cache: CachePolicy {
@@ -105,7 +105,7 @@ pub async fn copy_block(
         stats: x.stats(),
         throttles: &[&x.throttles().balancer],
     };
-    match outflow.send(conn, stream_head(&range)).await {
+    match sender.send(conn, stream_head(&range)).await {
         Ok(sent) => {
             x.stats().bytes_read.add(sent.bytes);
             x.stats().sums_read.add(sent.sums);

@@ -166,7 +166,7 @@ async fn copy_to(
     } else {
         &[]
     };
-    let outflow = BlockSender {
+    let sender = BlockSender {
         reader: &reader,
         range,
         cache: CachePolicy {
@@ -178,7 +178,7 @@ async fn copy_to(
         stats: x.stats(),
         throttles,
     };
-    let sent = outflow.send(&conn, head.freeze()).await?;
+    let sent = sender.send(&conn, head.freeze()).await?;
     x.activity().add(Count::BlocksReplicated, 1);
     x.activity().latencies.add(OpKind::Copy, &sent.parts);
     if purpose.client_name.is_empty() {
