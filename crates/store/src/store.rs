@@ -210,8 +210,7 @@ impl Store {
         pool: &PoolId,
         state: RollingUpgradeState,
     ) -> Result<(), StoreError> {
-        let pool = pool.clone();
-        self.run(|store| async move { upgrade::set_rolling(&store, &pool, state).await })
+        self.run(|store| upgrade::set_rolling(store, pool.clone(), state))
             .await
     }
 
@@ -231,8 +230,7 @@ impl Store {
 
     /// Removes `previous` of the pool: no way back after this.
     pub async fn finalize_upgrade(&self, pool: &PoolId) -> Result<(), StoreError> {
-        let pool = pool.clone();
-        self.run(|store| async move { upgrade::finalize(&store, &pool).await })
+        self.run(|store| upgrade::finalize(store, pool.clone()))
             .await
     }
 

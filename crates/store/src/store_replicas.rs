@@ -23,8 +23,7 @@ impl Store {
         block: &ExtendedBlock,
         options: WriteOptions,
     ) -> Result<ReplicaWriter, StoreError> {
-        let block = block.clone();
-        self.run(|store| async move { create::create_rbw(&store, &block, options).await })
+        self.run(|store| create::create_rbw(store, block.clone(), options))
             .await
     }
 
@@ -37,8 +36,7 @@ impl Store {
         block: &ExtendedBlock,
         options: WriteOptions,
     ) -> Result<ReplicaWriter, StoreError> {
-        let block = block.clone();
-        self.run(|store| async move { create::create_temporary(&store, &block, options).await })
+        self.run(|store| create::create_temporary(store, block.clone(), options))
             .await
     }
 
@@ -54,9 +52,8 @@ impl Store {
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
         self.run(|store| async move {
-            rebuild_first(&store, &block).await?;
             let work = || pipeline_recovery::append(&store, &block, new_gs, expected_len);
-            mending(&store, &block, work).await
+            on_sound(&store, &block, work).await
         })
         .await
     }
@@ -71,9 +68,8 @@ impl Store {
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
         self.run(|store| async move {
-            rebuild_first(&store, &block).await?;
             let work = || pipeline_recovery::recover_append(&store, &block, new_gs, expected_len);
-            mending(&store, &block, work).await
+            on_sound(&store, &block, work).await
         })
         .await
     }
@@ -90,18 +86,9 @@ impl Store {
         min_bytes_received: u64,
         max_bytes_received: u64,
     ) -> Result<ReplicaWriter, StoreError> {
-        let block = block.clone();
-        self.run(|store| async move {
-            pipeline_recovery::recover_rbw(
-                &store,
-                &block,
-                new_gs,
-                min_bytes_received,
-                max_bytes_received,
-            )
+        let (block, min, max) = (block.clone(), min_bytes_received, max_bytes_received);
+        self.run(|store| pipeline_recovery::recover_rbw(store, block, new_gs, min, max))
             .await
-        })
-        .await
     }
 
     /// PIPELINE_CLOSE_RECOVERY: gives the replica `new_gs` and finalizes it when it is not.
@@ -180,8 +167,7 @@ impl Store {
     /// A volume that gives no answer delays the return, and no replica of another volume. Of a
     /// volume for which too many wait, further replicas are left alone, with a line in the log.
     pub async fn invalidate(&self, pool: &PoolId, blocks: &[Block]) -> Result<(), StoreError> {
-        let (pool, blocks) = (pool.clone(), blocks.to_vec());
-        self.run(|store| async move { invalidate::invalidate(&store, &pool, &blocks).await })
+        self.run(|store| invalidate::invalidate(store, pool.clone(), blocks.to_vec()))
             .await
     }
 
@@ -197,9 +183,8 @@ impl Store {
     ) -> Result<Option<RecoveryInfo>, StoreError> {
         let block = block.clone();
         self.run(|store| async move {
-            rebuild_first(&store, &block).await?;
             let work = || block_recovery::init(&store, &block, recovery_id);
-            mending(&store, &block, work).await
+            on_sound(&store, &block, work).await
         })
         .await
     }
@@ -216,10 +201,8 @@ impl Store {
         new_len: u64,
     ) -> Result<ReplicaRef, StoreError> {
         let block = block.clone();
-        self.run(|store| async move {
-            block_recovery::update(&store, &block, recovery_id, new_block_id, new_len).await
-        })
-        .await
+        self.run(|store| block_recovery::update(store, block, recovery_id, new_block_id, new_len))
+            .await
     }
 
     /// Moves a finalized replica to a volume of another storage type (or to the named volume) of
@@ -231,10 +214,8 @@ impl Store {
         storage_id: Option<&str>,
     ) -> Result<ReplicaRef, StoreError> {
         let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
-        self.run(|store| async move {
-            move_replica::move_block(&store, &block, target, storage_id.as_deref()).await
-        })
-        .await
+        self.run(|store| move_replica::move_block(store, block, target, storage_id))
+            .await
     }
 
     /// Takes a finalized replica over from `source`, another store of this process, to a volume of
@@ -253,10 +234,8 @@ impl Store {
     ) -> Result<TakenOver, StoreError> {
         let there = Arc::clone(&source.0);
         let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
-        self.run(|here| async move {
-            take_over::take_over(&here, &there, &block, target, storage_id.as_deref()).await
-        })
-        .await
+        self.run(|here| take_over::take_over(here, there, block, target, storage_id))
+            .await
     }
 
     /// A client reported the replica as bad, or reading it failed: it is looked at soon.
@@ -273,12 +252,14 @@ async fn rebuild_first(store: &Arc<StoreState>, block: &ExtendedBlock) -> Result
     }
 }
 
-/// Does `work`, and once more if it found the replica damaged and its protection could mend it.
-async fn mending<T, W: Future<Output = Result<T, StoreError>>>(
+/// Does `work` on a replica that may lie on other disks alone: it is rebuilt before. Where the work
+/// finds it damaged and its protection can mend it, it is done once more.
+async fn on_sound<T, W: Future<Output = Result<T, StoreError>>>(
     store: &Arc<StoreState>,
     block: &ExtendedBlock,
     work: impl Fn() -> W,
 ) -> Result<T, StoreError> {
+    rebuild_first(store, block).await?;
     match (work().await, &store.protection) {
         (Err(e), Some(protection))
             if e.kind() == StoreErrorKind::Corrupt && protection.heal_now(store, block).await =>

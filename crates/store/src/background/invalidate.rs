@@ -25,14 +25,14 @@ const NAMED_MAX: usize = 10;
 
 /// See [`Store::invalidate`](crate::Store::invalidate).
 pub async fn invalidate(
-    store: &Arc<StoreState>,
-    pool_id: &PoolId,
-    blocks: &[Block],
+    store: Arc<StoreState>,
+    pool_id: PoolId,
+    blocks: Vec<Block>,
 ) -> Result<(), StoreError> {
-    let pool = store.pool(pool_id)?;
+    let pool = store.pool(&pool_id)?;
     let mut gone = Vec::new();
     let mut volumes: HashMap<u16, (Arc<BlockPoolSlice>, Vec<Block>)> = HashMap::new();
-    for &block in blocks {
+    for &block in &blocks {
         let here = pool.map.get(block.id);
         let slice = here.and_then(|slot| pool.slice(slot.volume()).ok());
         match slice {
@@ -44,14 +44,14 @@ pub async fn invalidate(
                     .push(block);
             }
             None => {
-                if !forget_degraded(store, &pool, block).await {
+                if !forget_degraded(&store, &pool, block).await {
                     gone.push(not_found(block));
                 }
             }
         }
     }
     let orders = volumes.into_values();
-    let orders = orders.map(|(slice, blocks)| of_volume(store, &pool, slice, blocks));
+    let orders = orders.map(|(slice, blocks)| of_volume(&store, &pool, slice, blocks));
     let errors = join_all(orders).await.into_iter().flatten();
     let errors: Vec<StoreError> = gone.into_iter().chain(errors).collect();
     let named: Vec<String> = errors

@@ -25,15 +25,15 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// See [`Store::move_block`](crate::Store::move_block).
 pub async fn move_block(
-    store: &Arc<StoreState>,
-    block: &ExtendedBlock,
+    store: Arc<StoreState>,
+    block: ExtendedBlock,
     target: StorageType,
-    storage_id: Option<&str>,
+    storage_id: Option<String>,
 ) -> Result<ReplicaRef, StoreError> {
     let pool = store.pool(&block.pool)?;
     let id = block.block.id;
-    let (replica, from) = source(&pool, block)?;
-    let storage_id = storage_id.filter(|id| !id.is_empty());
+    let (replica, from) = source(&pool, &block)?;
+    let storage_id = storage_id.as_deref().filter(|id| !id.is_empty());
     if from.volume.info.storage_type == target
         && storage_id.is_none_or(|id| *id == *from.volume.info.id)
     {
@@ -43,7 +43,7 @@ pub async fn move_block(
         ));
     }
     let mut tried = Tried::except(replica.volume);
-    let mut near = beside(store, &pool, &from, target, storage_id, replica.len);
+    let mut near = beside(&store, &pool, &from, target, storage_id, replica.len);
     loop {
         let (slice, way) = match near.take() {
             Some(slice) => (slice, Way::Link),
@@ -51,19 +51,19 @@ pub async fn move_block(
                 let bytes = replica.len;
                 (
                     tried
-                        .choose(store, &pool, (target, storage_id), bytes)
+                        .choose(&store, &pool, (target, storage_id), bytes)
                         .await?,
                     Way::Copy,
                 )
             }
         };
-        let outcome = copy_and_switch(store, &pool, id, replica, &from, &slice, way).await;
+        let outcome = copy_and_switch(&store, &pool, id, replica, &from, &slice, way).await;
         slice.volume.release_reserved(replica.len);
         match outcome {
             Err(e) if Tried::is_of(&e, &slice) => tried.failed(&slice, block.block, e),
             Err(e) => {
                 // It may be its own files that cannot be read.
-                store.mark_suspect(block);
+                store.mark_suspect(&block);
                 return Err(e);
             }
             moved => return moved,

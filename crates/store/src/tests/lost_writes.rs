@@ -149,8 +149,7 @@ async fn a_move_from_a_disk_that_hangs_does_not_look_like_one_of_its_target() {
     let volumes = store.volumes();
     let moving = tokio::spawn(async move {
         let block = block(5, 1001, 0);
-        crate::background::move_replica::move_block(&store, &block, StorageType::Archive, None)
-            .await
+        crate::background::move_replica::move_block(store, block, StorageType::Archive, None).await
     });
     while faults.fired(rule) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;

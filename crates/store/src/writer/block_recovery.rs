@@ -134,8 +134,8 @@ async fn begin(
 
 /// See [`Store::update_replica_under_recovery`](crate::Store::update_replica_under_recovery).
 pub async fn update(
-    store: &Arc<StoreState>,
-    block: &ExtendedBlock,
+    store: Arc<StoreState>,
+    block: ExtendedBlock,
     recovery_id: u64,
     new_block_id: i64,
     new_len: u64,
@@ -144,7 +144,7 @@ pub async fn update(
     let id = block.block.id;
     let copy = new_block_id > 0 && new_block_id != id;
     let _latch = pool.latches.acquire(id).await;
-    let Stopped::Live(live, _writer_lock) = stop_writer(store, &pool, id).await? else {
+    let Stopped::Live(live, _writer_lock) = stop_writer(&store, &pool, id).await? else {
         return Err(StoreError::illegal(format!(
             "replica of {block} is FINALIZED, not under recovery"
         )));
@@ -181,16 +181,16 @@ pub async fn update(
     }
     info!(%block, recovery_id, new_block_id, new_len, "ending the recovery of a replica");
     if copy {
-        copy_shortened(store, &pool, &live, new_block_id, recovery_id, new_len).await?;
+        copy_shortened(&store, &pool, &live, new_block_id, recovery_id, new_len).await?;
         // The old block stays as it is.
-        return finalize_recovered(store, &pool, &live).await;
+        return finalize_recovered(&store, &pool, &live).await;
     }
     if status.place == ReplicaDir::Finalized {
-        return update_finalized(store, &pool, &live, recovery_id, new_len).await;
+        return update_finalized(&store, &pool, &live, recovery_id, new_len).await;
     }
-    settle(store, &live, new_len).await?;
-    bump_live(store, &live, recovery_id).await?;
-    finalize_recovered(store, &pool, &live).await
+    settle(&store, &live, new_len).await?;
+    bump_live(&store, &live, recovery_id).await?;
+    finalize_recovered(&store, &pool, &live).await
 }
 
 fn final_of(live: &LiveReplica) -> FinalReplica {

@@ -19,8 +19,8 @@ const CLEANUP_WAIT: Duration = Duration::from_millis(200);
 
 /// See [`Store::create_rbw`](crate::Store::create_rbw).
 pub async fn create_rbw(
-    store: &Arc<StoreState>,
-    block: &ExtendedBlock,
+    store: Arc<StoreState>,
+    block: ExtendedBlock,
     options: WriteOptions,
 ) -> Result<ReplicaWriter, StoreError> {
     let pool = store.pool(&block.pool)?;
@@ -28,23 +28,23 @@ pub async fn create_rbw(
     let _latch = pool.latches.acquire(wanted.id).await;
     if let Some(there) = pool.map.get(wanted.id) {
         if options.new_gs.is_none() {
-            return Err(already_exists(block, &there, "created"));
+            return Err(already_exists(&block, &there, "created"));
         }
         // The client's first attempt at this pipeline failed; this is the next one. Apache's
         // DataNode (FsDatasetImpl.createRbw, 3.5.0) compares neither state nor generation stamp
         // here either.
-        crate::transitions::delete::discard(store, &pool, wanted.id, false).await?;
+        crate::transitions::delete::discard(&store, &pool, wanted.id, false).await?;
     }
     if let Some(new_gs) = options.new_gs {
         wanted.generation_stamp = new_gs;
     }
-    create(store, &pool, wanted, &options, ReplicaDir::Rbw).await
+    create(&store, &pool, wanted, &options, ReplicaDir::Rbw).await
 }
 
 /// See [`Store::create_temporary`](crate::Store::create_temporary).
 pub async fn create_temporary(
-    store: &Arc<StoreState>,
-    block: &ExtendedBlock,
+    store: Arc<StoreState>,
+    block: ExtendedBlock,
     options: WriteOptions,
 ) -> Result<ReplicaWriter, StoreError> {
     let pool = store.pool(&block.pool)?;
@@ -66,11 +66,11 @@ pub async fn create_temporary(
             ),
         };
         if here.generation_stamp >= wanted.generation_stamp || !(in_pipeline || options.transfer) {
-            return Err(already_exists(block, &there, "created"));
+            return Err(already_exists(&block, &there, "created"));
         }
-        crate::transitions::delete::discard(store, &pool, wanted.id, false).await?;
+        crate::transitions::delete::discard(&store, &pool, wanted.id, false).await?;
     }
-    create(store, &pool, wanted, &options, ReplicaDir::Temporary).await
+    create(&store, &pool, wanted, &options, ReplicaDir::Temporary).await
 }
 
 fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError {

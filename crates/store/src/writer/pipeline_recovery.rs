@@ -101,8 +101,8 @@ pub async fn recover_close(
 
 /// See [`Store::recover_rbw`](crate::Store::recover_rbw).
 pub async fn recover_rbw(
-    store: &Arc<StoreState>,
-    block: &ExtendedBlock,
+    store: Arc<StoreState>,
+    block: ExtendedBlock,
     new_gs: u64,
     min_bytes_received: u64,
     max_bytes_received: u64,
@@ -111,7 +111,7 @@ pub async fn recover_rbw(
         written");
     let pool = store.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
-    let Stopped::Live(live, writer_lock) = stop_writer(store, &pool, block.block.id).await? else {
+    let Stopped::Live(live, writer_lock) = stop_writer(&store, &pool, block.block.id).await? else {
         return Err(StoreError::not_found(format!(
             "Cannot recover a non-RBW replica {block}: it is FINALIZED"
         )));
@@ -123,7 +123,7 @@ pub async fn recover_rbw(
             status.state
         )));
     }
-    check_gs(block, status.generation_stamp, new_gs)?;
+    check_gs(&block, status.generation_stamp, new_gs)?;
     let (acked, received) = (status.bytes_acked, status.bytes_on_disk);
     if acked < min_bytes_received || received > max_bytes_received {
         return Err(StoreError::not_found(format!(
@@ -134,10 +134,10 @@ pub async fn recover_rbw(
     }
     let reservation = Reservation::growth(&live.slice, acked, block.block.num_bytes)?;
     // What was not acknowledged is sent again, perhaps with other packet boundaries.
-    settle(store, &live, acked).await?;
-    bump_live(store, &live, new_gs).await?;
+    settle(&store, &live, acked).await?;
+    bump_live(&store, &live, new_gs).await?;
     reservation.hand_to(&live);
-    go_on(store, &pool, live, writer_lock).await
+    go_on(&store, &pool, live, writer_lock).await
 }
 
 fn check_len(block: &ExtendedBlock, len: u64, expected: u64) -> Result<(), StoreError> {

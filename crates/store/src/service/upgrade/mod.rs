@@ -92,13 +92,13 @@ fn restore(from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
 
 /// See [`Store::finalize_upgrade`](crate::Store::finalize_upgrade). Every volume is tried; the
 /// NameNode orders it again after each full block report.
-pub async fn finalize(store: &Arc<StoreState>, id: &PoolId) -> Result<(), StoreError> {
-    let pool = store.pool(id)?;
+pub async fn finalize(store: Arc<StoreState>, id: PoolId) -> Result<(), StoreError> {
+    let pool = store.pool(&id)?;
     let mut failed = None;
     for slice in pool.slices() {
-        if let Err(error) = finalize_on(store, &slice).await {
+        if let Err(error) = finalize_on(&store, &slice).await {
             let error = StoreError::io("finalizing an upgrade", error);
-            let error = examine(store, &slice.volume, error);
+            let error = examine(&store, &slice.volume, error);
             warn!(pool = %id, volume = %slice.volume.root.display(), %error,
                 "an upgrade is not finalized on a volume; the next order tries again");
             failed = Some(error);

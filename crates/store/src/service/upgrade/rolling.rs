@@ -66,11 +66,11 @@ pub fn rolling_is(pool: &Pool, state: RollingUpgradeState) -> bool {
 /// See [`Store::set_rolling_upgrade`](crate::Store::set_rolling_upgrade). Nothing is done when
 /// nothing changed. Every volume is tried; after an error the next call tries all of them again.
 pub async fn set_rolling(
-    store: &Arc<StoreState>,
-    id: &PoolId,
+    store: Arc<StoreState>,
+    id: PoolId,
     state: RollingUpgradeState,
 ) -> Result<(), StoreError> {
-    let pool = store.pool(id)?;
+    let pool = store.pool(&id)?;
     if rolling_is(&pool, state) {
         return Ok(());
     }
@@ -92,11 +92,11 @@ pub async fn set_rolling(
                 mode.storages().insert(Arc::clone(&slice.volume.info.id));
                 mark(&slice).await
             }
-            RollingUpgradeState::Finalized => finalize(store, &pool, &slice).await,
+            RollingUpgradeState::Finalized => finalize(&store, &pool, &slice).await,
             RollingUpgradeState::Absent => unmark(&slice).await,
         };
         if let Err(error) = outcome {
-            let error = examine(store, &slice.volume, error);
+            let error = examine(&store, &slice.volume, error);
             warn!(pool = %id, volume = %slice.volume.root.display(), ?state, %error,
                 "rolling upgrade: a volume is behind; it is tried again");
             failed = Some(error);
