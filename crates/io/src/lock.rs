@@ -5,13 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, fcntl_lock, mknodat};
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::shortage::patiently;
 
 /// How much of the holder's note is quoted in the error.
@@ -40,10 +41,7 @@ struct Reserved((u64, u64));
 
 impl Reserved {
     fn claim(id: (u64, u64)) -> Option<Self> {
-        let new = HELD
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id);
+        let new = locks::lock(&HELD).insert(id);
         // Made only when new: dropping it gives the claim up.
         new.then(|| Self(id))
     }
@@ -51,9 +49,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        HELD.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.0);
+        locks::lock(&HELD).remove(&self.0);
     }
 }
 

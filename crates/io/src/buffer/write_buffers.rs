@@ -16,11 +16,12 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
 use super::BufferPool;
+use crate::locks;
 use memory::{Memory, Room};
 use piece::Piece;
 pub use reserved::ReservedRoom;
@@ -68,7 +69,7 @@ impl WriteBuffers {
     }
 
     fn lock(&self) -> MutexGuard<'_, BuffersState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.state)
     }
 
     fn new_room(&self, offset: u64) -> Option<Room> {

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::class::IoClass;
 use crate::error::{IoError, IoOp};
+use crate::locks;
 
 /// What a rule does to an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +194,7 @@ impl Faults {
     }
 
     fn lock(&self) -> MutexGuard<'_, ActiveRules> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.state)
     }
 
     /// Adds a rule; rules act in the order in which they were added.
