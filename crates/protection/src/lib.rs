@@ -25,7 +25,7 @@
 //! | `listing` | files on a volume, and those that no record names |
 //! | `take_in` | what lies on the volumes when they are put into use |
 //! | `troubles`, `refusals` | volumes that take no files of groups for a while |
-//! | `unattended`, `looks` | units in directories of nodes that do not run here |
+//! | `unattended` | units in directories of nodes that do not run here, and looks at those |
 //! | `damaged` | replicas that no group can mend |
 //! | `kept` | what is kept of deleted replicas makes room |
 //! | `protects` | what the store asks of it |
@@ -40,7 +40,6 @@ mod encode;
 mod heal;
 mod kept;
 mod listing;
-mod looks;
 mod members;
 mod mender;
 mod protects;

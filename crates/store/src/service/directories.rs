@@ -12,10 +12,11 @@ use hayloft_io::{locks, mount_of};
 
 use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::identity::StoreIdentity;
 use crate::layout::dirs::read_small;
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VersionError, VolumeVersion, is_volume};
-use crate::state::{StoreIdentity, StoreState};
+use crate::state::StoreState;
 use crate::volume::OpenedVolume;
 use crate::volume::remembered::NodeMemory;
 
@@ -269,7 +270,7 @@ impl Look {
         match &self.found {
             Found::Unknown => Ok(()),
             Found::Misplaced(text) => Err(StoreError::incompatible(text)),
-            Found::Of(version) => adopt_identity(store, path, version),
+            Found::Of(version) => store.identity().adopt(path, version),
             Found::Unusable(why, damaged) => {
                 let again = match known {
                     Some(known) if *damaged => format!(
@@ -312,7 +313,7 @@ impl Look {
     /// whether it ever had one.
     pub fn confirm(&self, store: &StoreState, opened: &OpenedVolume) -> Result<(), StoreError> {
         match (&self.found, &opened.version) {
-            (_, Some(version)) => adopt_identity(store, &self.config.path, version),
+            (_, Some(version)) => store.identity().adopt(&self.config.path, version),
             (Found::Unknown, None) => Err(StoreError::new(
                 StoreErrorKind::Io,
                 format!(
@@ -330,40 +331,6 @@ impl Look {
 /// above it `now`.
 fn is_gone(then: &Path, now: &Path) -> bool {
     then != now && then.starts_with(now)
-}
-
-/// Compares the identity of a volume with that of the node, which has it from then on where it had
-/// none.
-///
-/// # Errors
-/// `Incompatible` when they differ.
-fn adopt_identity(
-    store: &StoreState,
-    path: &Path,
-    version: &VolumeVersion,
-) -> Result<(), StoreError> {
-    let mut identity = store.identity();
-    let identity = &mut *identity;
-    for (what, ours, theirs) in [
-        (
-            "datanodeUuid",
-            &mut identity.datanode_uuid,
-            &version.datanode_uuid,
-        ),
-        ("clusterID", &mut identity.cluster_id, &version.cluster_id),
-    ] {
-        if ours.is_empty() {
-            ours.clone_from(theirs);
-        } else if ours != theirs {
-            return Err(StoreError::incompatible(format!(
-                "{}: {what} {theirs} differs from {ours} of this node: the directory belongs to \
-                 another DataNode or cluster; take it out of dfs.datanode.data.dir or move its \
-                 contents away",
-                path.display()
-            )));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

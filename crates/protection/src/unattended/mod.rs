@@ -3,6 +3,8 @@
 //! there. They are read without the lock of the directory and compared with their checksums, since
 //! another process may use it. Nothing is written there.
 
+mod looks;
+
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +20,8 @@ use hayloft_wire::ids::PoolId;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::Parity;
-use super::volumes::DiskKey;
+use crate::Parity;
+use crate::volumes::DiskKey;
 
 /// A look that takes longer is given up: rounds wait for it.
 pub(super) const LOOK_WITHIN: Duration = Duration::from_secs(10);
@@ -101,7 +103,7 @@ impl Unattended {
 
 /// A node of the process has ended: what it has on healthy disks serves the groups of the others.
 pub fn store_ended(parity: &Parity, store: &StoreState) {
-    if !super::knows(store) {
+    if !crate::knows(store) {
         parity.incomplete.store(true, Ordering::Relaxed);
     }
     for volume in store.volumes() {
