@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use hayloft_io::locks;
 use hayloft_node::log_levels::{self, LogLevels};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -99,13 +100,13 @@ fn level_of(levels: &Levels, target: &str) -> &'static str {
 
 impl LogLevels for FilteredLog {
     fn level(&self, target: &str) -> &'static str {
-        let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        let levels = locks::lock(&self.levels);
         level_of(&levels, target)
     }
 
     fn set(&self, target: &str, level: &str) -> Result<(), String> {
         let level = named(level).ok_or_else(|| format!("no level is called {level:?}"))?;
-        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut levels = locks::lock(&self.levels);
         let mut next = levels.clone();
         next.insert(target.to_owned(), level.to_owned());
         if next.len() > TARGETS_MAX {

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::calibrate::Calibration;
+use hayloft_io::locks;
 
 fn command(args: &[&str], dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hayloft"));
@@ -32,7 +33,7 @@ const SHORT: [&str; 3] = ["--seconds=3", "--space=64MiB", "--json"];
 static QUIET: RwLock<()> = RwLock::new(());
 
 fn among_others() -> RwLockReadGuard<'static, ()> {
-    QUIET.read().unwrap_or_else(PoisonError::into_inner)
+    locks::read(&QUIET)
 }
 
 /// Not /tmp, which may be memory.
@@ -164,7 +165,7 @@ fn a_hard_disk_is_told_by_its_curve_and_gets_a_large_quantum() {
         println!("skipped: {missing}");
         return;
     }
-    let _quiet = QUIET.write().unwrap_or_else(PoisonError::into_inner);
+    let _quiet = locks::write(&QUIET);
     let dir = disk();
     let modelled = HostedDisk {
         size: 8 << 30,

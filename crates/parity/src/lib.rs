@@ -7,7 +7,8 @@
 //! | module | what it is |
 //! |---|---|
 //! | `shape` | K+M, as the operator configures it |
-//! | `record`, `fields` | what is kept of a group on disks |
+//! | `record` | what is kept of a group on disks |
+//! | `record_bytes`, `fields` | the bytes of that |
 //! | `forming` | which replicas form groups, and which disks take the parity |
 //! | `group` | a group in memory, and its units |
 //! | `table` | the groups of a process, and what a change of a replica means for them |
@@ -27,6 +28,7 @@ mod forming;
 mod group;
 mod names;
 mod record;
+mod record_bytes;
 mod shape;
 mod sums;
 mod table;
@@ -39,9 +41,10 @@ pub use group::{
 };
 pub use names::{GroupFile, PARITY_DIR};
 pub use record::{
-    FileStamp, GroupId, GroupRecord, HEAD_BYTES_MAX, MemberRecord, ParityRecord, RECORD_START,
-    RecordError, SECTION_BYTES_MAX, SECTIONS_BYTES_MAX, Section, encode, encode_head,
+    FileStamp, GroupId, GroupRecord, MemberRecord, ParityRecord, RecordError, SECTION_BYTES_MAX,
+    SECTIONS_BYTES_MAX, Section,
 };
+pub use record_bytes::{HEAD_BYTES_MAX, RECORD_START, encode, encode_head};
 pub use shape::{ParityDisks, ParityShape, ShapeError};
 pub use sums::{SumsCheck, UnitSums};
 pub use table::GroupTable;

@@ -1,42 +1,24 @@
-//! What is kept of a group on disks: a head, then sections with the checksums of its units.
-//!
-//! ```text
-//! magic 8 | version 2 | length of the head 4 | head | CRC32C of all before 4 | sections
-//! ```
-//!
-//! Numbers are big-endian, texts have a length of two bytes before them. Every section has its
-//! length and CRC32C in the head: one a member (its meta file, as it was when the group was
-//! encoded), then one a parity file (the CRC32C of each piece). The head alone says where
-//! everything is; a reader fetches the sections that it needs.
-//!
-//! A record is never changed in place. One with a higher revision replaces it under its name, or
-//! its head alone lies beside it: the sections stay what they are. The highest revision counts.
+//! What is kept of a group on disks: its members, its parity files, and where copies of it lie.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use bytes::{Buf, BufMut};
 use hayloft_wire::checksum::ChecksumKind;
 use hayloft_wire::ids::PoolId;
 
-use crate::fields::{self, Fields};
 use crate::shape::ParityShape;
 
-const MAGIC: &[u8; 8] = b"HLPARITY";
-const VERSION: u16 = 1;
-/// Bytes before the head.
-pub const RECORD_START: usize = 8 + 2 + 4;
-/// Bytes of a head, at most.
-pub const HEAD_BYTES_MAX: usize = 256 << 10;
+/// The version of the bytes of a record.
+pub(crate) const VERSION: u16 = 1;
 /// Bytes of one section, at most: the checksums of 8 GiB in the usual chunks.
 pub const SECTION_BYTES_MAX: u32 = 64 << 20;
 /// Bytes of all sections of a record, at most.
 pub const SECTIONS_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of a member, at most: more have no section even with the largest chunks.
-const COVERED_MAX: u64 = 1 << 44;
+pub(crate) const COVERED_MAX: u64 = 1 << 44;
 /// Highest revision: every other is one more than one before.
-const REVISION_MAX: u64 = 1 << 62;
+pub(crate) const REVISION_MAX: u64 = 1 << 62;
 /// Copies of a record, at most.
 const COPIES_MAX: usize = 64;
 
@@ -211,7 +193,8 @@ impl GroupRecord {
         self.id == other.id && self.sections().eq(other.sections())
     }
 
-    fn sections(&self) -> impl Iterator<Item = Section> + Clone {
+    /// What the head says of each section, in their order.
+    pub(crate) fn sections(&self) -> impl Iterator<Item = Section> + Clone {
         let members = self.members.iter().map(|m| m.sums);
         members.chain(self.parity.iter().map(|p| p.sums))
     }
@@ -222,48 +205,8 @@ impl GroupRecord {
         self.sections().map(|s| u64::from(s.len)).sum()
     }
 
-    /// Bytes that the head of the record at `start` takes, all included; `start` are the first
-    /// [`RECORD_START`] bytes of the file.
-    ///
-    /// # Errors
-    /// `Foreign`, `Short`, `TooLarge`.
-    pub fn head_len(start: &[u8]) -> Result<usize, RecordError> {
-        let mut start = start.get(..RECORD_START).ok_or(RecordError::Short)?;
-        let mut magic = [0; 8];
-        start.copy_to_slice(&mut magic);
-        if magic != *MAGIC || start.get_u16() != VERSION {
-            return Err(RecordError::Foreign);
-        }
-        let len = start.get_u32() as usize;
-        if len > HEAD_BYTES_MAX {
-            return Err(RecordError::TooLarge("head"));
-        }
-        Ok(RECORD_START + len + 4)
-    }
-
-    /// Reads the head from the first bytes of a file, of which there may be more. Gives it with the
-    /// bytes that it takes.
-    ///
-    /// # Errors
-    /// All of [`RecordError`]; whatever the bytes are, nothing larger than them is allocated.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, usize), RecordError> {
-        let len = Self::head_len(bytes)?;
-        let head = bytes.get(..len).ok_or(RecordError::Short)?;
-        let (checked, mut crc) = head.split_at(len - 4);
-        if crc.get_u32() != ChecksumKind::Crc32c.crc(checked) {
-            return Err(RecordError::Damaged);
-        }
-        let mut fields = Fields::new(&checked[RECORD_START..]);
-        let record = fields.record()?;
-        if !fields.is_empty() {
-            return Err(RecordError::Field("bytes behind the last field"));
-        }
-        record.check()?;
-        Ok((record, len))
-    }
-
     /// What holds of every record beyond its fields.
-    fn check(&self) -> Result<(), RecordError> {
+    pub(crate) fn check(&self) -> Result<(), RecordError> {
         let members = self.members.len();
         if members == 0 || members > self.shape.data() {
             return Err(RecordError::Field("number of members"));
@@ -289,47 +232,3 @@ impl GroupRecord {
         Ok(())
     }
 }
-
-/// A whole record: its head, then `sections`, those of the members first.
-///
-/// # Errors
-/// `TooLarge` and `Field` for what [`GroupRecord::decode`] would refuse, and when `sections` are
-/// not those that the head names.
-pub fn encode(record: &GroupRecord, sections: &[impl AsRef<[u8]>]) -> Result<Vec<u8>, RecordError> {
-    record.check()?;
-    let named = record.sections().zip(sections);
-    if sections.len() != record.members.len() + record.parity.len()
-        || !named.clone().all(|(s, bytes)| s.matches(bytes.as_ref()))
-    {
-        return Err(RecordError::Field("sections"));
-    }
-    let mut out = encode_head(record)?;
-    for (_, bytes) in named {
-        out.put_slice(bytes.as_ref());
-    }
-    Ok(out)
-}
-
-/// The head of a record alone.
-///
-/// # Errors
-/// `TooLarge` and `Field` for what [`GroupRecord::decode`] would refuse.
-pub fn encode_head(record: &GroupRecord) -> Result<Vec<u8>, RecordError> {
-    record.check()?;
-    let mut head = Vec::new();
-    fields::put_head(record, &mut head)?;
-    if head.len() > HEAD_BYTES_MAX {
-        return Err(RecordError::TooLarge("head"));
-    }
-    let mut out = Vec::new();
-    out.put_slice(MAGIC);
-    out.put_u16(VERSION);
-    out.put_u32(u32::try_from(head.len()).expect("below the limit"));
-    out.put_slice(&head);
-    out.put_u32(ChecksumKind::Crc32c.crc(&out));
-    Ok(out)
-}
-
-#[cfg(test)]
-#[path = "record_tests.rs"]
-mod tests;

@@ -15,8 +15,8 @@ use tracing::{debug, warn};
 
 use super::Parity;
 use super::members::clip;
-use super::unattended::open_source;
-use super::volumes::{SourcePlace, section_of, storage_of, unit_len, unit_path};
+use super::sources::{SourcePlace, open_source};
+use super::units::{section_of, storage_of, unit_len, unit_path};
 
 /// Bytes of each unit that are read at a time, about: ranges grow to whole chunks and pieces.
 const RANGE_MAX: u64 = 1 << 20;

@@ -9,65 +9,16 @@ use hayloft_parity::{
     FileStamp, GroupId, GroupRecord, MemberRecord, PARITY_DIR, ParityRecord, Section, SumsCheck,
     parity_checksum,
 };
-use hayloft_store::inside::{BlockPoolSlice, DIR_MODE, FinalReplica, Pair, Pool};
+use hayloft_store::inside::DIR_MODE;
 use hayloft_store::{StoreError, StoreErrorKind};
-use hayloft_wire::ids::ExtendedBlock;
 
-use super::members::{Source, clip, note_encoded, open_member, read_stride, take_check};
-use super::volumes::{UnitPlace, answer, parity_file, stamp};
-use super::{ENCODING, Parity, ParityEnded, ParityStep, records};
-
-/// Bytes of each member that are encoded at a time: a multiple of the pieces of parity.
-pub const STRIDE: usize = 1 << 20;
-
-/// A finalized replica that may become a member.
-#[derive(Clone, Debug)]
-pub struct ParityCandidate {
-    /// Its volume.
-    pub place: UnitPlace,
-    /// Its pool.
-    pub pool: Arc<Pool>,
-    /// The pool's part on the volume.
-    pub slice: Arc<BlockPoolSlice>,
-    /// Block id.
-    pub id: i64,
-    /// As the map had it.
-    pub replica: FinalReplica,
-    /// A group that is to be replaced decodes all of it meanwhile.
-    pub covered: bool,
-}
-
-impl ParityCandidate {
-    pub(super) fn pair(&self) -> Pair {
-        Pair::finalized(&self.slice.paths, self.id, self.replica.generation_stamp)
-    }
-
-    /// The block.
-    pub fn block(&self) -> ExtendedBlock {
-        let replica = &self.replica;
-        let block = hayloft_wire::ids::Block::new(self.id, replica.generation_stamp, replica.len);
-        self.pool.extended(block)
-    }
-}
-
-/// Why a group was not encoded.
-#[derive(Debug)]
-pub enum NotEncoded {
-    /// A test ends here.
-    Ended,
-    /// A member changed meanwhile.
-    Changed,
-    /// This member cannot be read, or is not what its checksums say.
-    Member(usize, StoreError),
-    /// Parity or a record cannot be written.
-    Parity(StoreError),
-}
-
-impl From<ParityEnded> for NotEncoded {
-    fn from(_: ParityEnded) -> Self {
-        Self::Ended
-    }
-}
+use super::members::{
+    NotEncoded, ParityCandidate, Source, clip, note_encoded, open_member, read_stride, take_check,
+};
+use super::sources::stamp;
+use super::units::parity_file;
+use super::volumes::{UnitPlace, answer};
+use super::{ENCODING, Parity, STRIDE, records};
 
 /// A stride of all members, on its way through the code.
 struct Stride {
@@ -98,12 +49,10 @@ pub async fn encode_group(
         // A disk that hangs gives no answer.
         _ = futures_util::future::select_all(gone) => Err(NotEncoded::Changed),
     };
-    if let Err(error) = &outcome
-        && !matches!(error, NotEncoded::Ended)
-    {
+    if outcome.is_err() {
         let gone = parity.table().remove(id);
         if let Some(group) = gone {
-            parity.remove_files(&group).await?;
+            parity.remove_files(&group).await;
         } else {
             for (n, place) in targets.iter().enumerate() {
                 let path = parity_file(&record, n).path(&place.volume.root);
@@ -150,7 +99,6 @@ async fn encode_claimed(
     targets: &[UnitPlace],
     mut record: GroupRecord,
 ) -> Result<(GroupRecord, Vec<Bytes>), NotEncoded> {
-    parity.step(ParityStep::Claimed)?;
     let mut sources = Vec::new();
     let mut sections_len = parity_checksum().meta_len(record.parity_len()) * targets.len() as u64;
     for (n, member) in members.iter().enumerate() {
@@ -167,9 +115,7 @@ async fn encode_claimed(
     let files = create_parity(parity, targets, &record).await?;
     write_parity(parity, members, targets, &mut sources, &files, &mut sums).await?;
     note_encoded(parity, &sources);
-    parity.step(ParityStep::Written)?;
     sync_parity(parity, targets, &files).await?;
-    parity.step(ParityStep::Synced)?;
     let mut sections = Vec::new();
     for (n, (source, member)) in sources.iter().zip(&mut record.members).enumerate() {
         let bytes = source.sums.bytes().clone();
@@ -266,9 +212,6 @@ async fn write_parity(
         for (all, more) in sums.iter_mut().zip(&stride.sums) {
             all.extend_from_slice(more);
         }
-        if offset == 0 {
-            parity.step(ParityStep::HalfWritten)?;
-        }
         offset += width as u64;
     }
     Ok(())
@@ -347,8 +290,7 @@ async fn commit(
     begun.map_err(|_| NotEncoded::Changed)?;
     // A change between the last look and the claim's end would have spoiled the claim.
     let written = parity.write_copies(&record, sections, &places, &[]).await;
-    written.map_err(NotEncoded::Parity)??;
-    parity.step(ParityStep::Recorded)?;
+    written.map_err(NotEncoded::Parity)?;
     parity.table().committed(record.id);
     for target in &record.parity {
         if let Some(place) = parity.place(&target.storage) {

@@ -19,9 +19,9 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::decode::UnitReader;
-use super::encode::STRIDE;
-use super::volumes::{UnitPlace, answer, stamp};
-use super::{ENCODING, Parity};
+use super::sources::stamp;
+use super::volumes::{UnitPlace, answer};
+use super::{ENCODING, Parity, STRIDE};
 
 /// Replicas that may wait to be mended; a further one is told like one that cannot be.
 const WAITING_MAX: usize = 100_000;

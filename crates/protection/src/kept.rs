@@ -14,9 +14,9 @@ use hayloft_store::inside::{StoreState, Volume};
 use hayloft_wire::ids::StorageType;
 use tracing::{debug, info};
 
+use super::Parity;
 use super::rounds::BYTES_AT_A_TIME;
 use super::volumes::{UnitPlace, answer};
-use super::{Parity, ParityEnded};
 
 /// On a volume at most one byte is kept for so many that are free.
 const FREE_FOR_KEPT: u64 = 4;
@@ -135,10 +135,10 @@ impl Parity {
     /// Groups that keep data for too long, or too much for what is free, make room: their members
     /// go into new ones, those of a few groups at a time. Where that takes too long and room
     /// presses one group a round goes first.
-    pub(crate) async fn yield_kept(&self) -> Result<(), ParityEnded> {
+    pub(crate) async fn yield_kept(&self) {
         let keeping = self.keeping();
         if keeping.is_empty() {
-            return Ok(());
+            return;
         }
         let mut too_much = self.too_much_kept(&keeping);
         let marked = keeping.iter().filter(|keeping| keeping.yields.is_some());
@@ -175,9 +175,8 @@ impl Parity {
             }
         }
         if let Some(group) = to_go {
-            self.let_go(group).await?;
+            self.let_go(group).await;
         }
-        Ok(())
     }
 
     /// Groups that make room have done so for long.
@@ -204,7 +203,7 @@ impl Parity {
     }
 
     /// Removes a group: what is left of it is encoded anew.
-    async fn let_go(&self, id: GroupId) -> Result<(), ParityEnded> {
+    async fn let_go(&self, id: GroupId) {
         let _alone = self.recording.lock().await;
         let sound = self.sound_storages();
         let gone = {
@@ -216,10 +215,10 @@ impl Parity {
             if may { table.remove(id) } else { None }
         };
         let Some(group) = gone else {
-            return Ok(());
+            return;
         };
         info!(group = %id, "a parity group goes to make room: its replicas are encoded anew");
-        self.remove_files(&group).await?;
+        self.remove_files(&group).await;
         let members = group.record.members.iter().map(|m| &m.storage);
         let parity = group.record.parity.iter().map(|p| &p.storage);
         let storages: HashSet<&Arc<str>> = members.chain(parity).collect();
@@ -228,7 +227,6 @@ impl Parity {
                 read_space(&place).await;
             }
         }
-        Ok(())
     }
 
     /// Room for a unit of `bytes` on one of `places`, if what is kept can make it.
@@ -259,9 +257,7 @@ impl Parity {
             if !keeping.on.iter().any(|(storage, _)| beside(storage)) {
                 continue;
             }
-            if self.let_go(keeping.group).await.is_err() {
-                return false;
-            }
+            self.let_go(keeping.group).await;
             if enough() {
                 return true;
             }

@@ -2,9 +2,11 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `volumes` | units on volumes: which store, which disk, which file |
+//! | `volumes` | the volumes of all stores, and the disks that they lie on |
+//! | `sources` | where units are read: on volumes, or in directories that no store uses |
+//! | `units` | which file of a group, or which replica, a unit is |
 //! | `rounds` | the background task |
-//! | `members` | members of a new group as they are read |
+//! | `members` | members of a new group, and how they are read |
 //! | `recent` | bytes of new replicas, in memory until they are encoded |
 //! | `encode` | one group: read, encode, commit |
 //! | `records` | copies of records, and groups that go |
@@ -21,9 +23,9 @@
 //! | `status` | numbers for the operator |
 //! | `requests` | what operators ask of a running node |
 //! | `listing` | files on a volume, and those that no record names |
-//! | `load` | what lies on the volumes at start |
-//! | `troubles` | volumes that take no files of groups for a while |
-//! | `unattended`, `looks` | units in directories of nodes that do not run here |
+//! | `take_in` | what lies on the volumes when they are put into use |
+//! | `troubles`, `refusals` | volumes that take no files of groups for a while |
+//! | `unattended` | units in directories of nodes that do not run here, and looks at those |
 //! | `damaged` | replicas that no group can mend |
 //! | `kept` | what is kept of deleted replicas makes room |
 //! | `protects` | what the store asks of it |
@@ -38,24 +40,26 @@ mod encode;
 mod heal;
 mod kept;
 mod listing;
-mod load;
-mod looks;
 mod members;
 mod mender;
 mod protects;
 mod rebuild;
 mod recent;
 mod records;
+mod refusals;
 mod requests;
 mod rounds;
 mod scan;
 mod scrub;
 mod served;
+mod sources;
 mod status;
+mod take_in;
 #[cfg(test)]
 mod tests;
 mod troubles;
 mod unattended;
+mod units;
 mod unreadable;
 mod volumes;
 
@@ -86,6 +90,9 @@ pub use status::{LackingParityGroup, ParityStatus, VolumeParity};
 const ENCODING: IoClass = IoClass::Balancer;
 /// The class of what restores redundancy.
 const REBUILDING: IoClass = IoClass::Replication;
+
+/// Bytes of each member that are encoded at a time: a multiple of the pieces of parity.
+const STRIDE: usize = 1 << 20;
 
 /// Memory that groups which are encoded at once take together, bytes, unless one takes more.
 const ENCODING_BUFFERS: usize = 32 << 20;
@@ -136,7 +143,7 @@ impl ParityConfig {
             interval: Duration::from_secs(5),
             patience: Duration::from_secs(120),
             hold: Duration::from_secs(30),
-            groups_at_once: (ENCODING_BUFFERS / (shape.units() * encode::STRIDE)).clamp(1, 4),
+            groups_at_once: (ENCODING_BUFFERS / (shape.units() * STRIDE)).clamp(1, 4),
             turn: Duration::from_secs(30),
             kept_max: 16 << 30,
             memory: 0,
@@ -205,7 +212,7 @@ pub struct Parity {
     /// How far a rebuild is.
     progress: Mutex<status::RebuildProgress>,
     /// What lies on the volumes of the stores that have come, until all have.
-    lists: Mutex<load::Lists>,
+    lists: Mutex<take_in::Lists>,
     /// All stores have come once, or those that have not were waited for.
     settled: AtomicBool,
     /// When the groups of a pool were known first.
@@ -225,36 +232,6 @@ pub struct Parity {
     scan: Mutex<scan::GroupScan>,
     /// What was left for operators last.
     published: Mutex<ParityStatus>,
-    /// Where a test has this process end.
-    #[cfg(test)]
-    pub(crate) end_at: Mutex<Option<ParityStep>>,
-}
-
-/// The steps after each of which a process may end, for tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParityStep {
-    /// Members are claimed, nothing is written.
-    Claimed,
-    /// A part of the parity is written.
-    HalfWritten,
-    /// All parity is written.
-    Written,
-    /// All parity is durable.
-    Synced,
-    /// The first copy of the record is durable.
-    FirstRecord,
-    /// All copies are.
-    Recorded,
-    /// The first copy of the record of a group that goes was removed.
-    Unrecorded,
-    /// All its copies are.
-    AllUnrecorded,
-    /// A decoded replica lies in `tmp`.
-    Decoded,
-    /// It is in its place.
-    Placed,
-    /// A group is scrubbed.
-    ScrubbedGroup,
 }
 
 /// All bytes of a unit, decoded from the others.
@@ -277,10 +254,6 @@ fn knows(store: &StoreState) -> bool {
         .all(|p| p.protection_known.load(Ordering::Acquire));
     known && !pools.is_empty()
 }
-
-/// A test has ended this process, as far as parity goes.
-#[derive(Clone, Copy, Debug)]
-pub struct ParityEnded;
 
 impl Parity {
     /// Without groups; `expected` stores will join.
@@ -322,8 +295,6 @@ impl Parity {
             stuck_requests: Mutex::default(),
             scan: Mutex::default(),
             published: Mutex::default(),
-            #[cfg(test)]
-            end_at: Mutex::default(),
         }
     }
 
@@ -398,15 +369,5 @@ impl Parity {
         let waited = self.first_known.get();
         waited.is_some_and(|since| since.elapsed() >= self.config.others_within)
             && stores.iter().any(|store| knows(store))
-    }
-
-    /// A step is done.
-    fn step(&self, step: ParityStep) -> Result<(), ParityEnded> {
-        #[cfg(test)]
-        if *locks::lock(&self.end_at) == Some(step) {
-            return Err(ParityEnded);
-        }
-        let _ = step;
-        Ok(())
     }
 }

@@ -117,7 +117,7 @@ async fn try_to_list(parity: &Parity, place: &UnitPlace) -> Option<Listed> {
             listed = listed => listed,
             () = place.gone() => return None,
             () = &mut limit => {
-                place.troubles.note_hang(place);
+                place.troubles.note_hang(&place.store, &place.volume);
                 return None;
             }
         };

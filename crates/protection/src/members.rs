@@ -1,4 +1,5 @@
-//! Members of a new group as the encoder reads them: from memory where they are, else from disk.
+//! Members of a new group: replicas that may be some, and what the encoder reads of them, from
+//! memory where they are, else from disk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,11 +8,54 @@ use futures_util::FutureExt as _;
 use hayloft_io::{AlignedBuf, EngineFile, OpenMode, locks};
 use hayloft_parity::{FileStamp, SECTION_BYTES_MAX, SumsCheck, UnitSums};
 use hayloft_store::StoreError;
+use hayloft_store::inside::{BlockPoolSlice, FinalReplica, Pair, Pool};
+use hayloft_wire::ids::{Block, ExtendedBlock};
 
 use super::changes::recent_key;
-use super::encode::{NotEncoded, ParityCandidate, STRIDE};
-use super::volumes::{answer, stamp};
-use super::{ENCODING, Parity};
+use super::sources::stamp;
+use super::volumes::{UnitPlace, answer};
+use super::{ENCODING, Parity, STRIDE};
+
+/// A finalized replica that may become a member.
+#[derive(Clone, Debug)]
+pub struct ParityCandidate {
+    /// Its volume.
+    pub place: UnitPlace,
+    /// Its pool.
+    pub pool: Arc<Pool>,
+    /// The pool's part on the volume.
+    pub slice: Arc<BlockPoolSlice>,
+    /// Block id.
+    pub id: i64,
+    /// As the map had it.
+    pub replica: FinalReplica,
+    /// A group that is to be replaced decodes all of it meanwhile.
+    pub covered: bool,
+}
+
+impl ParityCandidate {
+    pub(super) fn pair(&self) -> Pair {
+        Pair::finalized(&self.slice.paths, self.id, self.replica.generation_stamp)
+    }
+
+    /// The block.
+    pub fn block(&self) -> ExtendedBlock {
+        let replica = &self.replica;
+        let block = Block::new(self.id, replica.generation_stamp, replica.len);
+        self.pool.extended(block)
+    }
+}
+
+/// Why a group was not encoded.
+#[derive(Debug)]
+pub enum NotEncoded {
+    /// A member changed meanwhile.
+    Changed,
+    /// This member cannot be read, or is not what its checksums say.
+    Member(usize, StoreError),
+    /// Parity or a record cannot be written.
+    Parity(StoreError),
+}
 
 /// A member that is read.
 pub(super) struct Source {

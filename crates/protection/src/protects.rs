@@ -20,8 +20,8 @@ use tracing::warn;
 use super::degraded::{decoded_as, unit_from};
 use super::mender::UnitMender;
 use super::{
-    Parity, ParityConfig, ParityStatus, changes, degraded, heal, kept, load, rebuild, records,
-    rounds, unattended, unreadable,
+    Parity, ParityConfig, ParityStatus, changes, degraded, heal, kept, rebuild, records, rounds,
+    take_in, unattended, unreadable,
 };
 
 /// Parity groups over the volumes of all stores of a process. Clones are the same.
@@ -100,7 +100,7 @@ impl Protection<StoreState> for ParityProtection {
         store: &'a Arc<StoreState>,
         pool: &'a Arc<Pool>,
     ) -> BoxFuture<'a, ()> {
-        load::pool_loaded(&self.0, store, pool).boxed()
+        take_in::pool_loaded(&self.0, store, pool).boxed()
     }
 
     fn pool_removed<'a>(

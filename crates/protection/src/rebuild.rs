@@ -17,8 +17,10 @@ use tracing::{info, warn};
 use super::decode::UnitReader;
 use super::degraded::unit_of;
 use super::heal::{decode_pair, write_unit};
-use super::volumes::{UnitPlace, answer, parity_file, stamp, storage_of, unit_len};
-use super::{ENCODING, Parity, ParityEnded, ParityStep, REBUILDING, status};
+use super::sources::stamp;
+use super::units::{parity_file, storage_of, unit_len};
+use super::volumes::{UnitPlace, answer};
+use super::{ENCODING, Parity, REBUILDING, status};
 
 /// Ends work on a volume that is given up: its disk may give no answer.
 async fn unless_gone<T>(
@@ -57,14 +59,12 @@ pub async fn rebuild_first(
     let Some(degraded) = pool.degraded_replica(id) else {
         return Ok(());
     };
-    // Only a test ends it on the way.
-    let rebuilt = parity.rebuild_replica(store, &pool, id, &degraded).await;
-    rebuilt.map(drop)
+    parity.rebuild_replica(store, &pool, id, &degraded).await
 }
 
 impl Parity {
     /// Rebuilds degraded replicas and lost parity on other disks.
-    pub(super) async fn rebuild_all(self: &Arc<Self>) -> Result<(), ParityEnded> {
+    pub(super) async fn rebuild_all(self: &Arc<Self>) {
         for store in self.stores() {
             for pool in store.pools() {
                 super::degraded::back_again(&pool);
@@ -79,22 +79,21 @@ impl Parity {
                         continue;
                     }
                     status::publish_progress(self).await;
-                    match self.rebuild_replica(&store, &pool, id, &replica).await {
-                        Ok(done) => done?,
-                        Err(error) => {
-                            let block = pool.extended(replica.block(id));
-                            warn!(%block, %error, "a replica of a failed disk is not rebuilt yet");
-                            // One that is rebuilt lacks only its place in the group.
-                            let waits = pool.degraded_replica(id).is_some();
-                            if error.kind() == StoreErrorKind::OutOfSpace && waits {
-                                full.insert(kind, replica.len);
-                            }
-                        }
+                    let rebuilt = self.rebuild_replica(&store, &pool, id, &replica).await;
+                    let Err(error) = rebuilt else {
+                        continue;
+                    };
+                    let block = pool.extended(replica.block(id));
+                    warn!(%block, %error, "a replica of a failed disk is not rebuilt yet");
+                    // One that is rebuilt lacks only its place in the group.
+                    let waits = pool.degraded_replica(id).is_some();
+                    if error.kind() == StoreErrorKind::OutOfSpace && waits {
+                        full.insert(kind, replica.len);
                     }
                 }
             }
         }
-        self.rebuild_parity().await
+        self.rebuild_parity().await;
     }
 
     /// A volume for a rebuilt unit of `bytes`: with room, on a disk without another unit of the
@@ -129,10 +128,10 @@ impl Parity {
         pool: &Arc<Pool>,
         id: i64,
         degraded: &DegradedReplica,
-    ) -> Result<Result<(), ParityEnded>, StoreError> {
+    ) -> Result<(), StoreError> {
         let _one = self.rebuilding.lock().await;
         if pool.degraded_replica(id).as_ref() != Some(degraded) {
-            return Ok(Ok(()));
+            return Ok(());
         }
         let unit = unit_of(degraded);
         let record = self.table().get(unit.group).map(|g| Arc::clone(&g.record));
@@ -164,10 +163,7 @@ impl Parity {
         let placed = self.place_rebuilt((store, pool), &slice, id, degraded);
         let placed = unless_gone(&place, placed).await;
         place.volume.release_reserved(bytes);
-        let to = match placed.inspect_err(|error| self.blame(&place, error))? {
-            Ok(to) => to,
-            Err(ended) => return Ok(Err(ended)),
-        };
+        let to = placed.inspect_err(|error| self.blame(&place, error))?;
         let block = pool.extended(degraded.block(id));
         let volume = place.volume.root.display();
         info!(%block, %volume, "a replica of a failed disk is rebuilt");
@@ -177,19 +173,16 @@ impl Parity {
         let replica = degraded.on(&slice.volume);
         let joined = match apart {
             true => self.join_again(unit, (&place, &to), &replica).await,
-            false => Ok(Ok(false)),
+            false => Ok(false),
         };
-        if let Ok(Err(ended)) = joined {
-            return Ok(Err(ended));
-        }
         let _latch = pool.latches.acquire(id).await;
-        let stays = joined.as_ref().is_ok_and(|moved| matches!(moved, Ok(true)));
+        let stays = matches!(joined, Ok(true));
         if !(stays && pool.map.is_finalized(id, &replica)) {
             let stamp = degraded.generation_stamp;
             self.waited_enough((Arc::as_ptr(store).addr(), pool.id().clone(), id, stamp));
             self.leave_group(unit);
         }
-        joined.map(|moved| moved.map(drop))
+        joined.map(drop)
     }
 
     /// A unit could not be written to a volume that it should be rebuilt on: others get it next.
@@ -206,13 +199,13 @@ impl Parity {
         unit: UnitRef,
         (place, at): (&UnitPlace, &Pair),
         replica: &FinalReplica,
-    ) -> Result<Result<bool, ParityEnded>, StoreError> {
+    ) -> Result<bool, StoreError> {
         let Some(stamp) = stamp(&place.into(), &at.data(), ENCODING)
             .await
             .ok()
             .flatten()
         else {
-            return Ok(Ok(false));
+            return Ok(false);
         };
         let next = |next: &mut GroupRecord| {
             let member = &mut next.members[unit.unit];
@@ -245,12 +238,9 @@ impl Parity {
         slice: &Arc<BlockPoolSlice>,
         id: i64,
         degraded: &DegradedReplica,
-    ) -> Result<Result<Pair, ParityEnded>, StoreError> {
+    ) -> Result<Pair, StoreError> {
         let to = Pair::finalized(&slice.paths, id, degraded.generation_stamp);
         let copy = decode_pair(self, unit_of(degraded), (store, slice), &to, REBUILDING).await?;
-        if let Err(ended) = self.step(ParityStep::Decoded) {
-            return Ok(Err(ended));
-        }
         let _latch = pool.latches.acquire(id).await;
         let wanted = pool.degraded_replica(id).as_ref() == Some(degraded);
         let target = wanted.then(|| to.clone());
@@ -260,13 +250,10 @@ impl Parity {
         if !wanted {
             return Err(StoreError::not_found("it is wanted no more"));
         }
-        if let Err(ended) = self.step(ParityStep::Placed) {
-            return Ok(Err(ended));
-        }
         pool.put(id, Slot::Finalized(degraded.on(&slice.volume)))?;
         slice.note_added(footprint(degraded.len, None));
         locks::lock(&pool.degraded).remove(&id);
-        Ok(Ok(to))
+        Ok(to)
     }
 
     /// Changes where a unit of a group is, in its record and the table; whether it did.
@@ -274,16 +261,14 @@ impl Parity {
         &self,
         unit: UnitRef,
         change: impl FnOnce(&mut GroupRecord),
-    ) -> Result<Result<bool, ParityEnded>, StoreError> {
+    ) -> Result<bool, StoreError> {
         let _alone = self.recording.lock().await;
         let Some(before) = self.table().get(unit.group).map(|g| Arc::clone(&g.record)) else {
-            return Ok(Ok(false));
+            return Ok(false);
         };
         let mut next = GroupRecord::clone(&before);
         change(&mut next);
-        if let Err(ended) = self.write_next(&before, next).await? {
-            return Ok(Err(ended));
-        }
+        self.write_next(&before, next).await?;
         match unit.unit.checked_sub(before.shape.data()) {
             None => self.table().set_member(unit, MemberState::Live),
             Some(parity) => {
@@ -292,11 +277,11 @@ impl Parity {
                 }
             }
         }
-        Ok(Ok(true))
+        Ok(true)
     }
 
     /// Computes parity files anew whose disk is gone or that were damaged.
-    async fn rebuild_parity(self: &Arc<Self>) -> Result<(), ParityEnded> {
+    async fn rebuild_parity(self: &Arc<Self>) {
         let lost: Vec<UnitRef> = {
             let table = self.table();
             let groups = table.iter().filter(|g| g.decodes() && !g.is_weak());
@@ -313,21 +298,16 @@ impl Parity {
         };
         for unit in lost {
             status::publish_progress(self).await;
-            match self.rebuild_parity_file(unit).await {
-                Ok(done) => done?,
-                Err(error) => warn!(group = %unit.group, %error, "parity is not rebuilt yet"),
+            if let Err(error) = self.rebuild_parity_file(unit).await {
+                warn!(group = %unit.group, %error, "parity is not rebuilt yet");
             }
         }
-        Ok(())
     }
 
-    async fn rebuild_parity_file(
-        self: &Arc<Self>,
-        unit: UnitRef,
-    ) -> Result<Result<(), ParityEnded>, StoreError> {
+    async fn rebuild_parity_file(self: &Arc<Self>, unit: UnitRef) -> Result<(), StoreError> {
         let record = self.table().get(unit.group).map(|g| Arc::clone(&g.record));
         let Some(record) = record else {
-            return Ok(Ok(()));
+            return Ok(());
         };
         let n = unit.unit - record.shape.data();
         let bytes = unit_len(&record, unit.unit);
@@ -346,7 +326,7 @@ impl Parity {
             if let Some(group) = self.table().get_mut(unit.group) {
                 group.given_up = true;
             }
-            return Ok(Ok(()));
+            return Ok(());
         };
         let written = self.write_parity_file(unit, &record, n, &place);
         let written = unless_gone(&place, written).await;
@@ -356,7 +336,7 @@ impl Parity {
             next.parity[n].storage = Arc::clone(&volume.info.id);
             next.parity[n].root = volume.root.to_string_lossy().as_ref().into();
         };
-        Ok(self.relocate(unit, next).await?.map(drop))
+        self.relocate(unit, next).await.map(drop)
     }
 
     /// Computes parity file `n` of a group anew, durably.

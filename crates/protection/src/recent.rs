@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hayloft_io::{AlignedBuf, BufferPool, locks};
 use hayloft_wire::ids::PoolId;
 
-use super::encode::STRIDE;
+use super::STRIDE;
 
 /// A replica: its storage, pool and block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -18,8 +18,9 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::ids::PoolId;
 use tracing::{debug, warn};
 
-use super::volumes::{UnitPlace, answer, kept_file, parity_file, section_of, unit_len};
-use super::{ENCODING, Parity, ParityEnded, ParityStep};
+use super::units::{kept_file, parity_file, section_of, unit_len};
+use super::volumes::{UnitPlace, answer};
+use super::{ENCODING, Parity};
 
 /// Reads the head of a record, or one that lies alone.
 pub fn read_head(path: &Path) -> io::Result<GroupRecord> {
@@ -183,7 +184,7 @@ impl Parity {
         sections: &[Bytes],
         places: &[UnitPlace],
         have: &[Arc<str>],
-    ) -> Result<Result<(), ParityEnded>, StoreError> {
+    ) -> Result<(), StoreError> {
         let has = |place: &UnitPlace| have.contains(&place.volume.info.id);
         let wrong = |e| StoreError::illegal(format!("parity group {}: {e}", record.id));
         let head = encode_head(record).map_err(wrong)?;
@@ -191,7 +192,7 @@ impl Parity {
             true => Vec::new(),
             false => encode(record, sections).map_err(wrong)?,
         };
-        for (n, place) in places.iter().enumerate() {
+        for place in places {
             let (file, contents) = match has(place) {
                 true => (GroupFile::Head(record.id), &head),
                 false => (GroupFile::Record(record.id), &whole),
@@ -205,23 +206,15 @@ impl Parity {
             };
             let written = answer(place, written).await;
             written.map_err(|e| self.refused(place, "writing a parity record", e))?;
-            if n == 0
-                && let Err(ended) = self.step(ParityStep::FirstRecord)
-            {
-                return Ok(Err(ended));
-            }
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Writes the record of a group again, as the table has it now.
-    pub(crate) async fn rewrite(
-        &self,
-        group: GroupId,
-    ) -> Result<Result<(), ParityEnded>, StoreError> {
+    pub(crate) async fn rewrite(&self, group: GroupId) -> Result<(), StoreError> {
         let _alone = self.recording.lock().await;
         let Some(record) = self.table().get(group).map(|g| Arc::clone(&g.record)) else {
-            return Ok(Ok(()));
+            return Ok(());
         };
         self.write_next(&record, GroupRecord::clone(&record)).await
     }
@@ -232,7 +225,7 @@ impl Parity {
         &self,
         before: &Arc<GroupRecord>,
         mut next: GroupRecord,
-    ) -> Result<Result<(), ParityEnded>, StoreError> {
+    ) -> Result<(), StoreError> {
         let places = self.copy_places(&next);
         // Volumes that refuse have copies yet: as many as there are stay.
         let there = before.copies.iter().filter_map(|c| self.place(c));
@@ -266,9 +259,7 @@ impl Parity {
             Arc::make_mut(&mut group.record).revision = next.revision;
             group.dirty = true;
         }
-        if let Err(ended) = written? {
-            return Ok(Err(ended));
-        }
+        written?;
         // Older copies would lose against these, but take room.
         for copy in before
             .copies
@@ -280,7 +271,7 @@ impl Parity {
             }
         }
         self.replaced(before, next, torn);
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// The table has a record from now on that was written.
@@ -309,18 +300,18 @@ impl Parity {
     }
 
     /// Removes a group that no replica needs: its records, then its files.
-    pub(super) async fn dissolve(&self, id: GroupId) -> Result<(), ParityEnded> {
+    pub(super) async fn dissolve(&self, id: GroupId) {
         let _alone = self.recording.lock().await;
-        let Some(group) = self.table().remove(id) else {
-            return Ok(());
-        };
-        self.remove_files(&group).await
+        let gone = self.table().remove(id);
+        if let Some(group) = gone {
+            self.remove_files(&group).await;
+        }
     }
 
     /// Removes what lies on disks of a group that is no longer in the table.
-    pub(super) async fn remove_files(&self, group: &TableGroup) -> Result<(), ParityEnded> {
+    pub(super) async fn remove_files(&self, group: &TableGroup) {
         let record = &group.record;
-        for (n, storage) in record.copies.iter().enumerate() {
+        for storage in &record.copies {
             let Some(place) = self.place(storage) else {
                 continue;
             };
@@ -331,11 +322,7 @@ impl Parity {
             if let Err(error) = synced {
                 debug!(%error, "the removal of a parity record may come back after power loss");
             }
-            if n == 0 {
-                self.step(ParityStep::Unrecorded)?;
-            }
         }
-        self.step(ParityStep::AllUnrecorded)?;
         for (n, parity) in record.parity.iter().enumerate() {
             if let Some(place) = self.place(&parity.storage) {
                 let path = parity_file(record, n).path(&place.volume.root);
@@ -348,7 +335,6 @@ impl Parity {
                 self.unlink(&place, &path).await;
             }
         }
-        Ok(())
     }
 
     /// Removes a file, which may not be there. One that stays is looked for later.
@@ -371,13 +357,6 @@ impl Parity {
             }
             _ => {}
         }
-    }
-
-    /// An error of a volume that a file of a group could not be written to or removed from.
-    pub(crate) fn refused(&self, place: &UnitPlace, doing: &str, error: IoError) -> StoreError {
-        let error = place.failed(doing, error);
-        self.note_refusal(place, &error);
-        error
     }
 }
 
@@ -410,8 +389,8 @@ pub async fn pool_removed(parity: &Parity, store: &Arc<StoreState>, pool: &PoolI
             }
             record.members.iter().all(|member| member.dropped)
         };
-        if ours && parity.dissolve(group).await.is_err() {
-            return;
+        if ours {
+            parity.dissolve(group).await;
         }
     }
 }

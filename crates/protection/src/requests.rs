@@ -9,7 +9,7 @@ use hayloft_parity::PARITY_DIR;
 use hayloft_store::inside::now_ms;
 
 use super::volumes::{UnitPlace, answer};
-use super::{Parity, status};
+use super::{Parity, ParityStatus, status};
 
 /// How often the node looks whether it is asked for its status.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -53,6 +53,18 @@ impl ParityRequest {
     #[cfg(test)]
     pub(crate) fn leave(self, root: &Path) -> std::io::Result<()> {
         std::fs::write(self.file(root), b"")
+    }
+}
+
+impl ParityStatus {
+    /// When such a request was carried out last, milliseconds since 1970; 0: never by this process.
+    #[must_use]
+    pub fn done(&self, request: ParityRequest) -> u64 {
+        match request {
+            ParityRequest::Scrub => self.scrubbed_at_ms,
+            ParityRequest::Rebuild => self.rebuilt_at_ms,
+            ParityRequest::Status => self.at_ms,
+        }
     }
 }
 

@@ -14,10 +14,11 @@ use hayloft_wire::ids::PoolId;
 use tracing::{debug, info, warn};
 
 use super::changes::recent_key;
-use super::encode::{NotEncoded, ParityCandidate, encode_group};
+use super::encode::encode_group;
+use super::members::{NotEncoded, ParityCandidate};
 use super::status::UnprotectedCount;
-use super::volumes::UnitPlace;
-use super::{Parity, ParityEnded, ParityRequest, Waiting, requests, status};
+use super::volumes::{DiskKey, UnitPlace};
+use super::{Parity, ParityRequest, Waiting, requests, status};
 
 /// Groups that are planned at a time, after a look at all replicas.
 const GROUPS_AT_A_TIME: usize = 256;
@@ -60,11 +61,11 @@ async fn run(parity: Arc<Parity>) {
             () = parity.wake.notified() => {}
         }
         let started = Instant::now();
-        let ended = parity.round().await.is_err();
+        parity.round().await;
         {
             // One that joins later starts them again.
             let mut running = locks::lock(&parity.running);
-            if ended || parity.stores().is_empty() {
+            if parity.stores().is_empty() {
                 *running = false;
                 return;
             }
@@ -86,13 +87,13 @@ pub struct Wait {
 }
 
 impl Parity {
-    /// One round. An error is a test that ends here.
-    pub(crate) async fn round(self: &Arc<Self>) -> Result<(), ParityEnded> {
+    /// One round. It ends early when all stores end meanwhile.
+    pub(crate) async fn round(self: &Arc<Self>) {
         let _turn = self.round.lock().await;
         #[cfg(test)]
         assert!(!self.panics.swap(false, Ordering::Relaxed), "wrong once");
         if !self.is_ready() {
-            return Ok(());
+            return;
         }
         self.settled.store(true, Ordering::Relaxed);
         locks::lock(&self.lists).clear();
@@ -101,50 +102,47 @@ impl Parity {
         self.try_again().await;
         self.clean().await;
         let requests = requests::requests(self).await;
-        if requests.contains(&ParityRequest::Scrub) {
-            self.scrub().await?;
+        if requests.contains(&ParityRequest::Scrub) && !self.scrub().await {
+            return;
         }
         self.scan().await;
-        self.mend_groups().await?;
+        self.mend_groups().await;
         requests::carried_out(self, &requests).await;
-        self.yield_kept().await?;
-        self.protect().await?;
+        self.yield_kept().await;
+        self.protect().await;
         self.recent.trim();
         status::publish(self).await;
-        Ok(())
     }
 
     /// Removes useless groups, rebuilds what is lost and writes records that are out of date. In
     /// this order: of a group that goes no record is written, of one that is rebuilt only one.
-    pub(super) async fn mend_groups(self: &Arc<Self>) -> Result<(), ParityEnded> {
+    pub(super) async fn mend_groups(self: &Arc<Self>) {
         self.give_up_orphans();
         self.found_again();
         let useless = self.table().useless();
         for group in useless {
-            self.dissolve(group).await?;
+            self.dissolve(group).await;
         }
-        self.rebuild_all().await?;
-        self.write_dirty().await
+        self.rebuild_all().await;
+        self.write_dirty().await;
     }
 
-    async fn write_dirty(&self) -> Result<(), ParityEnded> {
+    async fn write_dirty(&self) {
         let dirty: Vec<_> = {
             let table = self.table();
             let groups = table.iter().filter(|group| group.dirty);
             groups.map(|group| group.record.id).collect()
         };
         for group in dirty {
-            match self.rewrite(group).await {
-                Ok(ended) => ended?,
-                Err(error) => debug!(%group, %error, "a parity record is written again later"),
+            if let Err(error) = self.rewrite(group).await {
+                debug!(%group, %error, "a parity record is written again later");
             }
         }
-        Ok(())
     }
 
     /// Forms groups and encodes them until there are none to form or its turn is over: what is
     /// lost meanwhile and what operators ask for goes first then.
-    pub(super) async fn protect(self: &Arc<Self>) -> Result<(), ParityEnded> {
+    pub(super) async fn protect(self: &Arc<Self>) {
         let until = Instant::now() + self.config.turn;
         loop {
             let places = self.places();
@@ -174,7 +172,7 @@ impl Parity {
                         break;
                     }
                     for next in futures_util::future::join_all(work).await {
-                        match next? {
+                        match next {
                             Next::Go => encoded = true,
                             Next::Skip => {}
                             Next::Elsewhere => again = true,
@@ -187,11 +185,11 @@ impl Parity {
                 }
                 if Instant::now() >= until {
                     self.wake.notify_one();
-                    return Ok(());
+                    return;
                 }
             }
             if !encoded && !again || self.stores().is_empty() {
-                return Ok(());
+                return;
             }
         }
     }
@@ -229,7 +227,7 @@ impl Parity {
         &self,
         plan: &GroupPlan<ParityCandidate>,
         places: &[UnitPlace],
-        disks: &[super::volumes::DiskKey],
+        disks: &[DiskKey],
     ) -> Vec<UnitPlace> {
         let of = |disk: usize| {
             let here = places
@@ -245,19 +243,18 @@ impl Parity {
         self: &Arc<Self>,
         plan: GroupPlan<ParityCandidate>,
         targets: &[UnitPlace],
-    ) -> Result<Next, ParityEnded> {
+    ) -> Next {
         if targets.len() < self.config.shape.parity() {
-            return Ok(Next::Skip);
+            return Next::Skip;
         }
         let members: Vec<ParityCandidate> = plan.members.into_iter().map(|m| m.what).collect();
         let refusals = self.refusals();
         let error = match encode_group(self, &members, targets).await {
-            Ok(_) => return Ok(Next::Go),
+            Ok(_) => return Next::Go,
             Err(error) => error,
         };
         match error {
-            NotEncoded::Ended => Err(ParityEnded),
-            NotEncoded::Changed => Ok(Next::Skip),
+            NotEncoded::Changed => Next::Skip,
             NotEncoded::Member(at, error) => {
                 let member = &members[at.min(members.len() - 1)];
                 // One that an append or a delete took away is no damage.
@@ -265,20 +262,20 @@ impl Parity {
                 if !changed && error.kind() != StoreErrorKind::Retry {
                     self.refuse(member, &error);
                 }
-                Ok(Next::Skip)
+                Next::Skip
             }
             NotEncoded::Parity(error) => {
                 debug!(%error, "a parity group is not encoded");
                 if error.kind() == StoreErrorKind::Retry {
-                    return Ok(Next::Skip);
+                    return Next::Skip;
                 }
                 if self.refusals() > refusals {
                     // Said where it was noted.
-                    return Ok(Next::Elsewhere);
+                    return Next::Elsewhere;
                 }
                 warn!(%error, "replicas stay without parity for now");
                 self.refuse_all_for(&members, FULL_PAUSE);
-                Ok(Next::Skip)
+                Next::Skip
             }
         }
     }

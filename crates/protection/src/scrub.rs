@@ -12,13 +12,16 @@ use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
 
 use super::heal::mend_or_tell;
-use super::load::begins_with;
-use super::volumes::{SourcePlace, UnitPlace, answer, kept_file, storage_of, unit_path};
-use super::{Parity, ParityEnded, ParityStep, records, status};
+use super::sources::SourcePlace;
+use super::take_in::begins_with;
+use super::units::{kept_file, storage_of, unit_path};
+use super::volumes::{UnitPlace, answer};
+use super::{Parity, records, status};
 
 impl Parity {
-    /// Compares all groups with their checksums, one after the other.
-    pub(super) async fn scrub(self: &Arc<Self>) -> Result<(), ParityEnded> {
+    /// Compares all groups with their checksums, one after the other; whether it came to the end,
+    /// before all stores ended.
+    pub(super) async fn scrub(self: &Arc<Self>) -> bool {
         let groups: Vec<GroupId> = self.table().iter().map(|group| group.record.id).collect();
         info!(groups = groups.len(), "scrubbing parity groups");
         let mut damaged = 0;
@@ -27,16 +30,15 @@ impl Parity {
             status::publish_progress(self).await;
             damaged += self.scrub_group(group).await;
             if self.stores().is_empty() {
-                return Err(ParityEnded);
+                return false;
             }
             // All groups take days: a disk that dies meanwhile does not wait for them, nor do new
             // replicas.
             if turn.elapsed() >= self.config.turn {
-                self.mend_groups().await?;
-                self.protect().await?;
+                self.mend_groups().await;
+                self.protect().await;
                 turn = Instant::now();
             }
-            self.step(ParityStep::ScrubbedGroup)?;
         }
         if damaged > 0 {
             warn!(
@@ -44,7 +46,7 @@ impl Parity {
                 "damaged files of parity groups were found; they are mended now"
             );
         }
-        Ok(())
+        true
     }
 
     /// Gives the number of damaged files.

@@ -11,9 +11,9 @@ use hayloft_store::inside::{DIR_MODE, FILE_MODE, now_ms};
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
+use super::Parity;
 use super::heal::Damaged;
 use super::volumes::{UnitPlace, answer};
-use super::{Parity, ParityRequest};
 
 /// Name of the file beside the groups that a running node writes.
 const STATUS_FILE: &str = "status.json";
@@ -354,18 +354,6 @@ impl ParityStatus {
             self.overdue_bytes,
         ];
         bad.iter().all(|bytes| *bytes == 0)
-    }
-}
-
-impl ParityStatus {
-    /// When such a request was carried out last, milliseconds since 1970; 0: never by this process.
-    #[must_use]
-    pub fn done(&self, request: ParityRequest) -> u64 {
-        match request {
-            ParityRequest::Scrub => self.scrubbed_at_ms,
-            ParityRequest::Rebuild => self.rebuilt_at_ms,
-            ParityRequest::Status => self.at_ms,
-        }
     }
 }
 

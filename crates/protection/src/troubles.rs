@@ -5,15 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use hayloft_io::IoError;
 use hayloft_io::locks;
-use hayloft_parity::PARITY_DIR;
-use hayloft_store::inside::{DIR_MODE, FILE_MODE, Volume};
-use hayloft_store::{StoreError, StoreErrorKind};
+use hayloft_store::inside::{StoreState, Volume};
 use tracing::{debug, info, warn};
 
-use super::volumes::{UnitPlace, answer};
-use super::{ENCODING, Parity};
+use super::Parity;
 
 /// The first pause.
 const PAUSE_MIN: Duration = Duration::from_secs(30);
@@ -59,19 +55,27 @@ impl Troubles {
     }
 
     /// A volume gives no answer: it is left alone for a while.
-    pub(super) fn note_hang(&self, place: &UnitPlace) {
+    pub(super) fn note_hang(&self, store: &StoreState, volume: &Volume) {
         let s = self.answer.as_secs();
-        self.note_trouble(place, &format!("its disk gave no answer for {s} s"), true);
+        let reason = format!("its disk gave no answer for {s} s");
+        self.note_trouble(store, volume, &reason, true);
     }
 
-    fn note_trouble(&self, place: &UnitPlace, reason: &str, hangs: bool) {
-        if place.volume.is_failed() || place.store.stop.is_cancelled() {
+    /// A volume is left out from now on, for `reason`; one that `hangs` is not read either.
+    pub(super) fn note_trouble(
+        &self,
+        store: &StoreState,
+        volume: &Volume,
+        reason: &str,
+        hangs: bool,
+    ) {
+        if volume.is_failed() || store.stop.is_cancelled() {
             return;
         }
-        let volume = place.volume.root.display();
+        let (storage, volume) = (&volume.info.id, volume.root.display());
         let now = Instant::now();
         let mut troubles = self.left_out();
-        let known = troubles.0.get(&place.volume.info.id);
+        let known = troubles.0.get(storage);
         let left_out = known.filter(|known| !known.over && known.until > now);
         if left_out.is_some_and(|known| known.hangs >= hangs) {
             // Work that had begun before.
@@ -91,24 +95,26 @@ impl Troubles {
             pause,
             until: now + pause,
         };
-        troubles
-            .0
-            .insert(Arc::clone(&place.volume.info.id), trouble);
+        troubles.0.insert(Arc::clone(storage), trouble);
         troubles.1 += 1;
+    }
+
+    /// Whether a volume was left out and is to be tried again.
+    pub(super) fn is_due(&self, volume: &Volume) -> bool {
+        let troubles = self.left_out();
+        let trouble = troubles.0.get(&volume.info.id);
+        trouble.is_some_and(|trouble| !trouble.over && trouble.until <= Instant::now())
+    }
+
+    /// A small file could be written to a volume.
+    pub(super) fn note_over(&self, volume: &Volume) {
+        if let Some(trouble) = self.left_out().0.get_mut(&volume.info.id) {
+            trouble.over = true;
+        }
     }
 }
 
 impl Parity {
-    /// A file of a group could not be written or removed on a volume: it gets none for a while.
-    pub(super) fn note_refusal(&self, place: &UnitPlace, error: &StoreError) {
-        // What the process lacks says nothing of the volume.
-        if error.kind() == StoreErrorKind::Retry {
-            return;
-        }
-        let reason = error.to_string();
-        self.troubles.note_trouble(place, &reason, false);
-    }
-
     /// How many times a volume was left out.
     pub(super) fn refusals(&self) -> u64 {
         self.troubles.left_out().1
@@ -120,41 +126,6 @@ impl Parity {
         if known.is_some_and(|known| !known.over) {
             info!(volume = %volume.root.display(), "a volume takes files of parity groups again");
         }
-    }
-
-    /// Tries whether volumes that were left out take files again.
-    pub(super) async fn try_again(&self) {
-        let mut places = self.places();
-        places.retain(|place| {
-            let troubles = self.troubles.left_out();
-            let trouble = troubles.0.get(&place.volume.info.id);
-            trouble.is_some_and(|trouble| !trouble.over && trouble.until <= Instant::now())
-        });
-        let tries = places.iter().map(|place| self.try_to_write(place));
-        let tries = futures_util::future::join_all(tries).await;
-        for (place, tried) in places.iter().zip(tries) {
-            if let Err(error) = tried {
-                self.refused(place, "writing to the directory of parity groups", error);
-                continue;
-            }
-            if let Some(trouble) = self.troubles.left_out().0.get_mut(&place.volume.info.id) {
-                trouble.over = true;
-            }
-            info!(volume = %place.volume.root.display(), "a volume takes files of parity groups \
-                again");
-        }
-    }
-
-    async fn try_to_write(&self, place: &UnitPlace) -> Result<(), IoError> {
-        let dir = place.volume.root.join(PARITY_DIR);
-        let meta = place.volume.meta(ENCODING);
-        let path = dir.join("probe.tmp");
-        let written = async {
-            meta.create_dir_all(&dir, DIR_MODE).await?;
-            meta.replace(&path, b"probe".to_vec(), FILE_MODE).await?;
-            meta.unlink(&path).await
-        };
-        answer(place, written).await
     }
 
     /// Whether files of groups may go to a volume now.
@@ -177,13 +148,6 @@ impl Parity {
         let troubles = self.troubles.left_out();
         let trouble = troubles.0.get(storage).filter(|trouble| !trouble.over);
         trouble.map(|trouble| trouble.reason.clone())
-    }
-
-    /// Volumes that files of groups may go to.
-    pub(super) fn usable_places(&self) -> Vec<UnitPlace> {
-        let mut places = self.places();
-        places.retain(|place| self.takes_files(&place.volume));
-        places
     }
 
     /// All are tried again.

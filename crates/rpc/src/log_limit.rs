@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 /// Keeps peers that talk nonsense from filling the log.
 #[derive(Debug, Default)]
-pub struct LogLimit(Mutex<State>);
+pub struct LogLimit(Mutex<LogWindow>);
 
 #[derive(Debug, Default)]
-struct State {
+struct LogWindow {
     window: Option<Instant>,
     said: u32,
     skipped: u64,

@@ -11,6 +11,7 @@ mod check_swap;
 mod config;
 mod counts;
 mod error;
+mod identity;
 pub mod inside;
 mod layout;
 mod load;

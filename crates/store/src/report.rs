@@ -71,12 +71,12 @@ pub struct VolumeReport {
 
 /// See [`Store::storage_reports`](crate::Store::storage_reports).
 #[must_use]
-pub fn storage_reports(inner: &StoreState, pool: &PoolId) -> Vec<StorageReport> {
-    let volumes = inner.volumes();
+pub fn storage_reports(store: &StoreState, pool: &PoolId) -> Vec<StorageReport> {
+    let volumes = store.volumes();
     let reports = volumes.iter().map(|v| {
         let n = v.numbers();
         // What protecting the replicas to come will take.
-        let protection = inner.protection.as_ref();
+        let protection = store.protection.as_ref();
         let kept_free = protection.map_or(0, |p| p.share_of(n.remaining));
         // By the mount the NameNode counts others' files once. Parts of a file system that
         // virtual nodes share are told in part already.
@@ -98,7 +98,7 @@ pub fn storage_reports(inner: &StoreState, pool: &PoolId) -> Vec<StorageReport> 
         }
     });
     let mut reports = reports.collect();
-    append_storages(inner, pool, &mut reports);
+    append_storages(store, pool, &mut reports);
     reports
 }
 
@@ -131,9 +131,9 @@ pub fn block_report(pool: &Pool) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
 
 /// See [`Store::volume_report`](crate::Store::volume_report).
 #[must_use]
-pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
+pub fn volume_report(store: &StoreState) -> Vec<VolumeReport> {
     let mut blocks: HashMap<u16, u64> = HashMap::new();
-    for pool in inner.pools() {
+    for pool in store.pools() {
         pool.map
             .for_each(|_, slot| *blocks.entry(slot.volume()).or_default() += 1);
     }
@@ -148,13 +148,13 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
             reserved_for_replicas: n.reserved_for_replicas,
             blocks: blocks.get(&v.index).copied().unwrap_or(0),
             errors: DiskErrors {
-                places: v.errors.places(inner.config.errors.window),
+                places: v.errors.places(store.config.errors.window),
                 total: v.errors.total(),
                 searching: v.errors.searching.load(Ordering::Relaxed),
             },
         }
     };
-    inner.volumes().into_iter().map(report).collect()
+    store.volumes().into_iter().map(report).collect()
 }
 
 /// What is known of a block.
@@ -174,8 +174,8 @@ pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
 
 /// See [`Store::volume_times`](crate::Store::volume_times).
 #[must_use]
-pub fn volume_times(inner: &StoreState) -> Vec<VolumeTimes> {
-    let volumes = inner.volumes();
+pub fn volume_times(store: &StoreState) -> Vec<VolumeTimes> {
+    let volumes = store.volumes();
     let times = volumes.iter().map(|volume| VolumeTimes {
         path: volume.root.clone(),
         metadata: volume.metrics.total(&NAMES),
@@ -186,8 +186,8 @@ pub fn volume_times(inner: &StoreState) -> Vec<VolumeTimes> {
 }
 
 /// See [`Store::avoid_volumes`](crate::Store::avoid_volumes).
-pub fn avoid(inner: &StoreState, paths: &[&Path]) {
-    for volume in inner.volumes() {
+pub fn avoid(store: &StoreState, paths: &[&Path]) {
+    for volume in store.volumes() {
         let avoid = paths.contains(&volume.root.as_path());
         volume.avoid.store(avoid, Ordering::Relaxed);
     }

@@ -18,6 +18,7 @@ use tracing::{Instrument as _, debug};
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::StoreCounts;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::identity::StoreIdentity;
 use crate::protection::{Damage, Protection};
 use crate::replica::block_pool::Pool;
 use crate::replica::suspect::{Suspect, Why};
@@ -89,15 +90,6 @@ pub enum Delete {
     },
     /// A directory that an earlier process left.
     Leftover(PathBuf),
-}
-
-/// Who this node is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoreIdentity {
-    /// Uuid of the datanode.
-    pub datanode_uuid: String,
-    /// Cluster; empty before the first pool.
-    pub cluster_id: String,
 }
 
 /// The volumes that are used, and those that failed.

@@ -144,8 +144,8 @@ impl Store {
         &self,
         volumes: Vec<VolumeConfig>,
     ) -> Vec<(PathBuf, Result<(), StoreError>)> {
-        let inner = Arc::clone(&self.0);
-        let changing = async move { hot_swap::reconfigure(&inner, volumes).await };
+        let store = Arc::clone(&self.0);
+        let changing = async move { hot_swap::reconfigure(&store, volumes).await };
         match self.0.tasks.spawn(changing.in_current_span()).await {
             Ok(results) => results,
             Err(error) => {
@@ -210,8 +210,7 @@ impl Store {
         pool: &PoolId,
         state: RollingUpgradeState,
     ) -> Result<(), StoreError> {
-        let pool = pool.clone();
-        self.run(|inner| async move { upgrade::set_rolling(&inner, &pool, state).await })
+        self.run(|store| upgrade::set_rolling(store, pool.clone(), state))
             .await
     }
 
@@ -231,8 +230,7 @@ impl Store {
 
     /// Removes `previous` of the pool: no way back after this.
     pub async fn finalize_upgrade(&self, pool: &PoolId) -> Result<(), StoreError> {
-        let pool = pool.clone();
-        self.run(|inner| async move { upgrade::finalize(&inner, &pool).await })
+        self.run(|store| upgrade::finalize(store, pool.clone()))
             .await
     }
 

@@ -25,8 +25,7 @@ impl Store {
         block: &ExtendedBlock,
         options: WriteOptions,
     ) -> Result<ReplicaWriter, StoreError> {
-        let block = block.clone();
-        self.run(|inner| async move { create::create_rbw(&inner, &block, options).await })
+        self.run(|store| create::create_rbw(store, block.clone(), options))
             .await
     }
 
@@ -39,8 +38,7 @@ impl Store {
         block: &ExtendedBlock,
         options: WriteOptions,
     ) -> Result<ReplicaWriter, StoreError> {
-        let block = block.clone();
-        self.run(|inner| async move { create::create_temporary(&inner, &block, options).await })
+        self.run(|store| create::create_temporary(store, block.clone(), options))
             .await
     }
 
@@ -55,10 +53,9 @@ impl Store {
         expected_len: u64,
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move {
-            rebuild_first(&inner, &block).await?;
-            let work = || pipeline_recovery::append(&inner, &block, new_gs, expected_len);
-            mending(&inner, &block, work).await
+        self.run(|store| async move {
+            let work = || pipeline_recovery::append(&store, &block, new_gs, expected_len);
+            on_sound(&store, &block, work).await
         })
         .await
     }
@@ -72,10 +69,9 @@ impl Store {
         expected_len: u64,
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move {
-            rebuild_first(&inner, &block).await?;
-            let work = || pipeline_recovery::recover_append(&inner, &block, new_gs, expected_len);
-            mending(&inner, &block, work).await
+        self.run(|store| async move {
+            let work = || pipeline_recovery::recover_append(&store, &block, new_gs, expected_len);
+            on_sound(&store, &block, work).await
         })
         .await
     }
@@ -92,18 +88,9 @@ impl Store {
         min_bytes_received: u64,
         max_bytes_received: u64,
     ) -> Result<ReplicaWriter, StoreError> {
-        let block = block.clone();
-        self.run(|inner| async move {
-            pipeline_recovery::recover_rbw(
-                &inner,
-                &block,
-                new_gs,
-                min_bytes_received,
-                max_bytes_received,
-            )
+        let (block, min, max) = (block.clone(), min_bytes_received, max_bytes_received);
+        self.run(|store| pipeline_recovery::recover_rbw(store, block, new_gs, min, max))
             .await
-        })
-        .await
     }
 
     /// PIPELINE_CLOSE_RECOVERY: gives the replica `new_gs` and finalizes it when it is not.
@@ -114,10 +101,9 @@ impl Store {
         expected_len: u64,
     ) -> Result<ReplicaRef, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move {
-            rebuild_first(&inner, &block).await?;
-            let work = || pipeline_recovery::recover_close(&inner, &block, new_gs, expected_len);
-            mending(&inner, &block, work).await
+        self.run(|store| async move {
+            let work = || pipeline_recovery::recover_close(&store, &block, new_gs, expected_len);
+            on_sound(&store, &block, work).await
         })
         .await
     }
@@ -183,8 +169,7 @@ impl Store {
     /// A volume that gives no answer delays the return, and no replica of another volume. Of a
     /// volume for which too many wait, further replicas are left alone, with a line in the log.
     pub async fn invalidate(&self, pool: &PoolId, blocks: &[Block]) -> Result<(), StoreError> {
-        let (pool, blocks) = (pool.clone(), blocks.to_vec());
-        self.run(|inner| async move { invalidate::invalidate(&inner, &pool, &blocks).await })
+        self.run(|store| invalidate::invalidate(store, pool.clone(), blocks.to_vec()))
             .await
     }
 
@@ -199,10 +184,9 @@ impl Store {
         recovery_id: u64,
     ) -> Result<Option<RecoveryInfo>, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move {
-            rebuild_first(&inner, &block).await?;
-            let work = || block_recovery::init(&inner, &block, recovery_id);
-            mending(&inner, &block, work).await
+        self.run(|store| async move {
+            let work = || block_recovery::init(&store, &block, recovery_id);
+            on_sound(&store, &block, work).await
         })
         .await
     }
@@ -219,10 +203,8 @@ impl Store {
         new_len: u64,
     ) -> Result<ReplicaRef, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move {
-            block_recovery::update(&inner, &block, recovery_id, new_block_id, new_len).await
-        })
-        .await
+        self.run(|store| block_recovery::update(store, block, recovery_id, new_block_id, new_len))
+            .await
     }
 
     /// Moves a finalized replica to a volume of another storage type (or to the named volume) of
@@ -234,10 +216,8 @@ impl Store {
         storage_id: Option<&str>,
     ) -> Result<ReplicaRef, StoreError> {
         let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
-        self.run(|inner| async move {
-            move_replica::move_block(&inner, &block, target, storage_id.as_deref()).await
-        })
-        .await
+        self.run(|store| move_replica::move_block(store, block, target, storage_id))
+            .await
     }
 
     /// Takes a finalized replica over from `source`, another store of this process, to a volume of
@@ -256,10 +236,8 @@ impl Store {
     ) -> Result<TakenOver, StoreError> {
         let there = Arc::clone(&source.0);
         let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
-        self.run(|here| async move {
-            take_over::take_over(&here, &there, &block, target, storage_id.as_deref()).await
-        })
-        .await
+        self.run(|here| take_over::take_over(here, there, block, target, storage_id))
+            .await
     }
 
     /// A client reported the replica as bad, or reading it failed: it is looked at soon.
@@ -269,9 +247,9 @@ impl Store {
 }
 
 /// Rebuilds the replica of a block of which only other disks have the bytes, before it changes.
-async fn rebuild_first(inner: &Arc<StoreState>, block: &ExtendedBlock) -> Result<(), StoreError> {
-    match &inner.protection {
-        Some(protection) => protection.rebuild_first(inner, block).await,
+async fn rebuild_first(store: &Arc<StoreState>, block: &ExtendedBlock) -> Result<(), StoreError> {
+    match &store.protection {
+        Some(protection) => protection.rebuild_first(store, block).await,
         None => Ok(()),
     }
 }
@@ -279,24 +257,26 @@ async fn rebuild_first(inner: &Arc<StoreState>, block: &ExtendedBlock) -> Result
 /// How long a change of a replica waits for the check of a disk that failed it.
 const CHECKED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Does `work`, and once more if it found the replica damaged, or its disk failed meanwhile, and
-/// its protection could mend that.
-async fn mending<T, W: Future<Output = Result<T, StoreError>>>(
-    inner: &Arc<StoreState>,
+/// Does `work` on a replica that may lie on other disks alone: it is rebuilt before. Where the work
+/// finds it damaged, or its disk fails meanwhile, and its protection can mend that, it is done once
+/// more.
+async fn on_sound<T, W: Future<Output = Result<T, StoreError>>>(
+    store: &Arc<StoreState>,
     block: &ExtendedBlock,
     work: impl Fn() -> W,
 ) -> Result<T, StoreError> {
+    rebuild_first(store, block).await?;
     let began = Instant::now();
-    match (work().await, &inner.protection) {
+    match (work().await, &store.protection) {
         (Err(e), Some(protection))
-            if e.kind() == StoreErrorKind::Corrupt && protection.heal_now(inner, block).await =>
+            if e.kind() == StoreErrorKind::Corrupt && protection.heal_now(store, block).await =>
         {
             work().await
         }
         (Err(e), Some(protection))
-            if is_of_disk(&e) && lost_its_disk(inner, block, began).await =>
+            if is_of_disk(&e) && lost_its_disk(store, block, began).await =>
         {
-            protection.rebuild_first(inner, block).await?;
+            protection.rebuild_first(store, block).await?;
             work().await
         }
         (other, _) => other,
@@ -312,15 +292,15 @@ fn is_of_disk(error: &StoreError) -> bool {
 }
 
 /// Whether a check, begun after `since`, fails the disk of a replica that its group can decode.
-async fn lost_its_disk(inner: &Arc<StoreState>, block: &ExtendedBlock, since: Instant) -> bool {
-    let (id, Ok(pool)) = (block.block.id, inner.pool(&block.pool)) else {
+async fn lost_its_disk(store: &Arc<StoreState>, block: &ExtendedBlock, since: Instant) -> bool {
+    let (id, Ok(pool)) = (block.block.id, store.pool(&block.pool)) else {
         return false;
     };
     let slot = pool.slot(id).ok();
     if let Some(slice) = slot.and_then(|slot| pool.slice(slot.volume()).ok()) {
         let index = slice.volume.index;
         let judged = async {
-            volume_failure::check_since(inner, &slice.volume, since).await;
+            volume_failure::check_since(store, &slice.volume, since).await;
             // Another task may be about to take its replicas out.
             while slice.volume.is_failed() && pool.slot(id).is_ok_and(|s| s.volume() == index) {
                 tokio::time::sleep(Duration::from_millis(10)).await;

@@ -16,11 +16,12 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
 use super::BufferPool;
+use crate::locks;
 use memory::{Memory, Room};
 use piece::Piece;
 pub use reserved::ReservedRoom;
@@ -28,7 +29,7 @@ pub use reserved::ReservedRoom;
 /// Bytes of one write buffer; each begins at a multiple of this in its file.
 pub const WRITE_BUFFER: usize = 1 << 20;
 
-struct State {
+struct BuffersState {
     /// What was appended and not taken, in order.
     pieces: VecDeque<Piece>,
     /// Buffers with bytes received in place that are not appended yet, by where they begin.
@@ -47,7 +48,7 @@ struct State {
 #[derive(Clone)]
 pub struct WriteBuffers {
     pool: BufferPool,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<BuffersState>>,
 }
 
 impl WriteBuffers {
@@ -56,7 +57,7 @@ impl WriteBuffers {
     pub fn new(pool: &BufferPool, offset: u64) -> Self {
         Self {
             pool: pool.clone(),
-            state: Arc::new(Mutex::new(State {
+            state: Arc::new(Mutex::new(BuffersState {
                 pieces: VecDeque::new(),
                 received: VecDeque::new(),
                 room: None,
@@ -67,8 +68,8 @@ impl WriteBuffers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BuffersState> {
+        locks::lock(&self.state)
     }
 
     fn new_room(&self, offset: u64) -> Option<Room> {
@@ -136,7 +137,7 @@ impl WriteBuffers {
     }
 
     /// Copies as much as fits into the current buffer; 0 where there is none.
-    fn copy(&self, state: &mut State, bytes: &Bytes) -> usize {
+    fn copy(&self, state: &mut BuffersState, bytes: &Bytes) -> usize {
         let usable = !state.lent && state.frontier == state.end;
         if !usable {
             return 0;
@@ -207,7 +208,7 @@ impl std::fmt::Debug for WriteBuffers {
     }
 }
 
-impl State {
+impl BuffersState {
     fn push_own(&mut self, memory: Arc<Memory>, range: Range<usize>) {
         self.end += range.len() as u64;
         if let Some(Piece::Own(last, before)) = self.pieces.back_mut()

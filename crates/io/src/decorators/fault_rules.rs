@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::class::IoClass;
 use crate::error::{IoError, IoOp};
+use crate::locks;
 
 /// What a rule does to an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,13 +142,13 @@ struct Active {
 }
 
 #[derive(Debug)]
-struct State {
+struct ActiveRules {
     rules: Vec<Active>,
     next_id: u64,
     random: u64,
 }
 
-impl State {
+impl ActiveRules {
     /// SplitMix64 (Steele, Lea, Flood 2014), as a fraction of 1.
     #[expect(
         clippy::cast_precision_loss,
@@ -166,7 +167,7 @@ impl State {
 /// A set of rules that can be changed while engines run under it.
 #[derive(Debug)]
 pub struct Faults {
-    state: Mutex<State>,
+    state: Mutex<ActiveRules>,
 }
 
 /// What the rules have decided for one operation.
@@ -184,7 +185,7 @@ impl Faults {
     #[must_use]
     pub fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State {
+            state: Mutex::new(ActiveRules {
                 rules: Vec::new(),
                 next_id: 0,
                 random: seed,
@@ -192,8 +193,8 @@ impl Faults {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ActiveRules> {
+        locks::lock(&self.state)
     }
 
     /// Adds a rule; rules act in the order in which they were added.

@@ -1,6 +1,6 @@
 //! What meters count, by class and kind of operation.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -9,6 +9,7 @@ use super::sampling::Sampling;
 use crate::class::IoClass;
 use crate::error::IoOp;
 use crate::latency::{histogram, record};
+use crate::locks;
 
 const OPS: usize = IoOp::ALL.len();
 
@@ -87,7 +88,7 @@ impl IoMetrics {
 
     fn cell(&self, class: IoClass, op: IoOp) -> MutexGuard<'_, OpStats> {
         let cell = self.slot(class, op).get_or_init(Mutex::default);
-        cell.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(cell)
     }
 
     /// How many operations of the kinds `ops` have ended, in all classes, and how long they took
@@ -98,7 +99,7 @@ impl IoMetrics {
         let slots = classes.flat_map(|class| ops.iter().map(|op| self.slot(*class, *op)));
         let known = slots.filter_map(OnceLock::get);
         known.fold((0, Duration::ZERO), |(count, time), cell| {
-            let cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
+            let cell = locks::lock(cell);
             (count + cell.latencies.len(), time + cell.total)
         })
     }

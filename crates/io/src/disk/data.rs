@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::job::{Job, STACK_BYTES, guarded};
 use super::schedule::{Next, Policy, Request, Scheduler, Ticket};
 use super::stats::DiskStats;
+use crate::locks;
 use crate::means::Means;
 
 struct Core {
@@ -90,7 +91,7 @@ impl DataLane {
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.core)
     }
 
     /// Queues a job. The caller holds a place for it.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::job::{Job, STACK_BYTES, guarded};
 use crate::class::IoClass;
+use crate::locks;
 use crate::means::Means;
 
 /// What is done, and to what.
@@ -117,7 +118,7 @@ impl TaskLane {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.queues)
     }
 
     /// Queues a task. The caller bounds how many there are. A lane that has ended gives it back.

@@ -328,9 +328,10 @@ impl fmt::Debug for Disk {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::Mutex;
 
     use super::*;
+    use crate::locks;
 
     #[tokio::test]
     async fn threads_are_few_and_end_when_idle() {
@@ -347,7 +348,7 @@ mod tests {
             .map(|_| {
                 let wait = Arc::clone(&wait);
                 disk.run(IoClass::ClientRead, IoOp::Stat, Path::new("/"), move |_| {
-                    let _ = wait.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let _ = locks::lock(&wait).recv();
                     Ok(())
                 })
             })

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use bytes::Bytes;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -21,6 +21,7 @@ use super::again::ReadBefore;
 use super::calls::{at, slices, write_fully};
 use crate::buffer::ALIGNMENT;
 use crate::class::IoClass;
+use crate::locks;
 use crate::sys;
 
 /// From which size on a transfer goes around the page cache.
@@ -138,7 +139,7 @@ pub(super) struct Dirty(Mutex<Option<Range<u64>>>);
 
 impl Dirty {
     fn lock(&self) -> MutexGuard<'_, Option<Range<u64>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.0)
     }
 
     pub(super) fn add(&self, offset: u64, len: usize) {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -18,6 +18,7 @@ use super::file::open_regular;
 use super::inode::{InodeFacts, InodeKey};
 use crate::blocking::{Blocking, BlockingEngine};
 use crate::error::{IoError, IoOp};
+use crate::locks;
 use crate::types::{Capabilities, OpenMode, SyncKind};
 
 /// Drops data. See the [module](self).
@@ -48,7 +49,7 @@ impl BlockingEngine for Null {
         let found = InodeFacts::of(&file);
         let InodeFacts { key, len, .. } =
             found.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
-        let mut lengths = self.lengths.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lengths = locks::lock(&self.lengths);
         // Lengths that no open file has any more, and that of an earlier file of this inode.
         lengths.retain(|known, length| {
             Arc::strong_count(length) > 1 && (mode != OpenMode::CreateNew || *known != key)

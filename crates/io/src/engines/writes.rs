@@ -5,7 +5,7 @@
 //! hand-over as long as the thread is behind.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -15,6 +15,7 @@ use crate::blocking::Blocking;
 use crate::class::IoClass;
 use crate::disk::{Aside, DataLane, Place, Request};
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::types::Completion;
 
 /// A writer gives its thread to others after this many bytes, when more is waiting.
@@ -97,7 +98,7 @@ struct GiveUpOnPanic<'a>(&'a Mutex<Waiting>);
 impl Drop for GiveUpOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Waiting::default();
+            *locks::lock(self.0) = Waiting::default();
         }
     }
 }
@@ -114,7 +115,7 @@ impl<B: Blocking> WriteQueue<B> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.waiting)
     }
 
     /// Queues a write whose range was checked.

@@ -1,130 +1,115 @@
-//! The NameNode's order to recover a block, checked.
+//! The NameNode's command to recover blocks: its orders wait here for their turn, some at a time.
 
-use hayloft_wire::ids::{Block, ExtendedBlock, IdError};
-use hayloft_wire::proto::hdfs::{DatanodeId, ErasureCodingPolicy};
+use std::sync::Arc;
+
 use hayloft_wire::proto::hdfs_server::RecoveringBlock;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument as _, info, warn};
 
-use hayloft_client::stripe::Stripe;
+use super::lead::{RecoveryError, recover};
+use super::order::Order;
+use super::peers::Network;
+use crate::ipc::host::Host;
 
-/// More locations than a block can have in any sane cluster (Hadoop's `dfs.replication.max` is
-/// 512).
-const MAX_LOCATIONS: usize = 512;
+/// Recoveries that run at the same time.
+const RUNNING: usize = 16;
+/// Recoveries that run or wait. More are dropped: the NameNode orders them again.
+const WAITING: usize = 4096;
 
-/// A checked order.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Order {
-    /// A contiguous block.
-    Whole(Whole),
-    /// A striped group.
-    Group(Group),
+/// Carries out the NameNode's orders to recover blocks. Clones share the work.
+#[derive(Clone)]
+pub struct BlockRecovery(Arc<Recoveries>);
+
+struct Recoveries {
+    host: Arc<dyn Host>,
+    stop: CancellationToken,
+    running: Semaphore,
+    waiting: Arc<Semaphore>,
+    tasks: TaskTracker,
 }
 
-/// Recovery of a contiguous block.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Whole {
-    pub(super) block: ExtendedBlock,
-    pub(super) recovery_id: u64,
-    pub(super) locations: Vec<DatanodeId>,
-    /// The block that a truncate makes of it: same or another id, and the length asked for.
-    pub(super) truncate: Option<Block>,
-}
-
-/// Recovery of a striped group.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Group {
-    pub(super) block: ExtendedBlock,
-    pub(super) recovery_id: u64,
-    /// Nodes with the index in the group of the block that each should hold.
-    pub(super) locations: Vec<(DatanodeId, u8)>,
-    pub(super) stripe: Stripe,
-}
-
-/// An order that cannot be carried out as it is.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum OrderError {
-    /// A block in it is impossible.
-    #[error(transparent)]
-    Id(#[from] IdError),
-    /// Too many locations.
-    #[error("it names {0} locations; at most {MAX_LOCATIONS} are accepted")]
-    Locations(usize),
-    /// Indices and locations of a group do not fit together.
-    #[error("it names {locations} locations and {indices} block indices of a group of {width}")]
-    Indices {
-        locations: usize,
-        indices: usize,
-        width: usize,
-    },
-    /// The erasure coding policy is not known and not described.
-    #[error("its erasure coding policy {0} is unknown and comes without a schema")]
-    Policy(u32),
-}
-
-impl Order {
-    pub(super) fn block(&self) -> &ExtendedBlock {
-        match self {
-            Self::Whole(order) => &order.block,
-            Self::Group(order) => &order.block,
-        }
-    }
-
-    pub(super) fn recovery_id(&self) -> u64 {
-        match self {
-            Self::Whole(order) => order.recovery_id,
-            Self::Group(order) => order.recovery_id,
-        }
-    }
-}
-
-impl TryFrom<RecoveringBlock> for Order {
-    type Error = OrderError;
-
-    fn try_from(order: RecoveringBlock) -> Result<Self, OrderError> {
-        let block = ExtendedBlock::try_from(&order.block.b)?;
-        let recovery_id = order.new_gen_stamp;
-        let locations: Vec<_> = order.block.locs.into_iter().map(|info| info.id).collect();
-        if locations.len() > MAX_LOCATIONS {
-            return Err(OrderError::Locations(locations.len()));
-        }
-        if let Some(policy) = &order.ec_policy {
-            let indices = order.block_indices.unwrap_or_default();
-            return group(block, recovery_id, locations, &indices, policy).map(Self::Group);
-        }
-        let truncate = order
-            .truncate_block
-            .as_ref()
-            .map(Block::try_from)
-            .transpose()?;
-        Ok(Self::Whole(Whole {
-            block,
-            recovery_id,
-            locations,
-            truncate,
+impl BlockRecovery {
+    /// Recoveries end when `stop` is cancelled; their tasks are on `tasks`.
+    #[must_use]
+    pub fn new(host: Arc<dyn Host>, stop: CancellationToken, tasks: TaskTracker) -> Self {
+        Self(Arc::new(Recoveries {
+            host,
+            stop,
+            running: Semaphore::new(RUNNING),
+            waiting: Arc::new(Semaphore::new(WAITING)),
+            tasks,
         }))
     }
+
+    /// Recoveries that run or wait for their turn.
+    #[must_use]
+    pub fn in_progress(&self) -> usize {
+        WAITING.saturating_sub(self.0.waiting.available_permits())
+    }
+
+    /// Takes over the orders of one command and returns at once. `who` names the NameNode in logs.
+    /// Must be called inside the runtime.
+    pub fn recover_blocks(&self, who: &str, blocks: Vec<RecoveringBlock>) {
+        for block in blocks {
+            let order = match Order::try_from(block) {
+                Ok(order) => order,
+                Err(error) => {
+                    warn!(namenode = who, %error, "an order to recover a block makes no sense and \
+                        is ignored");
+                    continue;
+                }
+            };
+            let Ok(place) = Arc::clone(&self.0.waiting).try_acquire_owned() else {
+                warn!(
+                    block = %order.block(),
+                    waiting = WAITING,
+                    "too many block recoveries wait; the NameNode will order this one again"
+                );
+                continue;
+            };
+            info!(
+                namenode = who,
+                block = %order.block(),
+                recovery_id = order.recovery_id(),
+                "recovering a block"
+            );
+            let recoveries = Arc::clone(&self.0);
+            let recovering = async move {
+                let stop = recoveries.stop.clone();
+                tokio::select! {
+                    () = recoveries.run(&order) => {}
+                    () = stop.cancelled() => {}
+                }
+                drop(place);
+            };
+            self.0.tasks.spawn(recovering.in_current_span());
+        }
+    }
 }
 
-fn group(
-    block: ExtendedBlock,
-    recovery_id: u64,
-    locations: Vec<DatanodeId>,
-    indices: &[u8],
-    policy: &ErasureCodingPolicy,
-) -> Result<Group, OrderError> {
-    let stripe = Stripe::of(policy).ok_or(OrderError::Policy(policy.id))?;
-    let width = stripe.width();
-    if indices.len() != locations.len() || indices.iter().any(|index| usize::from(*index) >= width)
-    {
-        return Err(OrderError::Indices {
-            locations: locations.len(),
-            indices: indices.len(),
-            width,
-        });
+impl Recoveries {
+    async fn run(&self, order: &Order) {
+        let _turn = self.running.acquire().await;
+        let block = order.block();
+        let Some(peers) = Network::new(Arc::clone(&self.host), &block.pool) else {
+            warn!(%block, "block not recovered: this node is not registered for its pool");
+            return;
+        };
+        match recover(order, &peers).await {
+            Ok(()) => {}
+            Err(RecoveryError::Superseded(why)) => {
+                info!(%block, recovery_id = order.recovery_id(), why, "block recovery given up");
+            }
+            Err(error) => {
+                warn!(
+                    %block,
+                    recovery_id = order.recovery_id(),
+                    %error,
+                    "block not recovered; the NameNode will order it again"
+                );
+            }
+        }
     }
-    Ok(Group {
-        block,
-        recovery_id,
-        locations: locations.into_iter().zip(indices.iter().copied()).collect(),
-        stripe,
-    })
 }

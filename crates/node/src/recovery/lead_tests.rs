@@ -9,8 +9,8 @@ use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs as pb;
 use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 
-use super::command::Order;
 use super::lead::{RecoveryError, recover};
+use super::order::Order;
 use super::peers::{PeerError, Peers};
 use super::rules::Replica;
 use hayloft_rpc::RpcError;

@@ -5,8 +5,10 @@ use super::*;
 use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule};
 
-/// Lengths around chunks, pieces of parity and strides of the encoder.
-const LENGTHS: [usize; 6] = [700_001, 524_288, 600_000, 65_537, 100, 1];
+/// Lengths around chunks, pieces of parity and strides of the encoder. The first two form a group.
+const LENGTHS: [usize; 8] = [
+    1_100_001, 1_048_577, 700_001, 524_288, 600_000, 65_537, 100, 1,
+];
 
 async fn put_all(node: &Node) -> u64 {
     for (id, len) in (1..).zip(LENGTHS) {
@@ -72,21 +74,27 @@ async fn start_over(node: &Node, shape: ParityShape) -> Node {
 async fn a_process_that_ends_at_any_step_leaves_nothing_wrong() {
     let shape = shape(2, 1);
     for step in [
-        ParityStep::Claimed,
-        ParityStep::HalfWritten,
-        ParityStep::Written,
-        ParityStep::Synced,
-        ParityStep::FirstRecord,
-        ParityStep::Recorded,
+        Step::Claimed,
+        Step::HalfWritten,
+        Step::Written,
+        Step::Synced,
+        Step::FirstRecord,
+        Step::Recorded,
     ] {
-        let node = start(4, shape).await;
+        let (node, faults) = start_faulty(4, shape).await;
         let all = put_all(&node).await;
-        let parity = &node.parity;
-        *parity.end_at.lock().expect("not poisoned") = Some(step);
-        node.parity.round().await.expect_err("ends");
+        end_behind(&node, &faults, step).await;
+        let copies = files(&node).into_iter();
+        let copies = copies.filter(|(_, file)| matches!(file, GroupFile::Record(_)));
+        let done = match step {
+            Step::FirstRecord => 1,
+            Step::Recorded => 2,
+            _ => 0,
+        };
+        assert_eq!(copies.count(), done, "{step:?}");
         let node = again(node, shape, false).await;
         let found = status(&node).groups;
-        let committed = matches!(step, ParityStep::FirstRecord | ParityStep::Recorded);
+        let committed = matches!(step, Step::FirstRecord | Step::Recorded);
         assert_eq!(found, u64::from(committed), "{step:?}");
         check_all(&node).await;
         round(&node).await;
@@ -105,8 +113,8 @@ async fn a_process_that_ends_at_any_step_leaves_nothing_wrong() {
 #[tokio::test]
 async fn a_group_that_goes_is_gone_whenever_the_process_ends() {
     let shape = shape(2, 1);
-    for step in [ParityStep::Unrecorded, ParityStep::AllUnrecorded] {
-        let node = start(3, shape).await;
+    for step in [Step::Unrecorded, Step::AllUnrecorded] {
+        let (node, faults) = start_faulty(3, shape).await;
         for id in 1..5 {
             put(&node, id, 10_000).await;
         }
@@ -116,9 +124,7 @@ async fn a_group_that_goes_is_gone_whenever_the_process_ends() {
             .invalidate(&pool(), &blocks)
             .await
             .expect("deletes");
-        let parity = &node.parity;
-        *parity.end_at.lock().expect("not poisoned") = Some(step);
-        node.parity.round().await.expect_err("ends");
+        end_behind(&node, &faults, step).await;
         let node = again(node, shape, false).await;
         assert_eq!(
             reported(&node),

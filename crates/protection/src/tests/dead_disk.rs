@@ -6,12 +6,16 @@ pub(super) const LEN: usize = 80_000;
 
 pub(super) async fn eight(volumes: usize, shape: ParityShape) -> Node {
     let node = start(volumes, shape).await;
-    for id in 1..9 {
-        put(&node, id, LEN + usize::try_from(id).expect("small")).await;
-    }
-    round(&node).await;
-    assert_eq!(status(&node).unprotected_bytes, 0);
+    put_eight(&node).await;
     node
+}
+
+pub(super) async fn put_eight(node: &Node) {
+    for id in 1..9 {
+        put(node, id, LEN + usize::try_from(id).expect("small")).await;
+    }
+    round(node).await;
+    assert_eq!(status(node).unprotected_bytes, 0);
 }
 
 pub(super) async fn check_eight(node: &Node) {
@@ -20,7 +24,7 @@ pub(super) async fn check_eight(node: &Node) {
     }
 }
 
-fn all() -> Vec<i64> {
+pub(super) fn all() -> Vec<i64> {
     (1..9).collect()
 }
 
@@ -165,7 +169,7 @@ async fn a_degraded_replica_that_is_changed_is_rebuilt_first() {
     let init = node.store.init_replica_recovery(&wanted, 2000).await;
     let found = init.expect("takes part").expect("there");
     assert_eq!(found.block.num_bytes, len(recovered));
-    rounds.await.expect("no panic").expect("goes on");
+    rounds.await.expect("no panic");
     let longer = content(appended, LEN + 5000);
     // From the beginning of the last chunk, as clients do.
     let from = usize::try_from(at / 512 * 512).expect("small");
@@ -361,7 +365,7 @@ async fn two_disks_at_once_need_two_parity_files() {
 }
 
 /// Another file in the place of a directory: the disk is not there.
-fn pull(node: &Node, number: usize) -> PathBuf {
+pub(super) fn pull(node: &Node, number: usize) -> PathBuf {
     let root = node.dir.path().join(format!("data{number}"));
     let away = node.dir.path().join(format!("pulled{number}"));
     std::fs::rename(&root, &away).expect("renames");
@@ -435,41 +439,4 @@ async fn a_node_starts_without_a_disk_and_takes_it_back_with_old_content() {
         "{now:?}"
     );
     check_eight(&node).await;
-}
-
-#[tokio::test]
-async fn a_rebuild_that_ends_at_any_step_is_gone_on_with() {
-    let shape = shape(2, 1);
-    for step in [
-        ParityStep::Decoded,
-        ParityStep::Placed,
-        ParityStep::FirstRecord,
-    ] {
-        let node = eight(4, shape).await;
-        kill_disk(&node, 0).await;
-        let parity = &node.parity;
-        *parity.end_at.lock().expect("not poisoned") = Some(step);
-        node.parity.round().await.expect_err("ends");
-        node.store.crash();
-        pull(&node, 0);
-        let config = protected(node.dir.path(), 4, shape);
-        let node = Node::start(node.dir, 4, config).await;
-        assert_eq!(reported(&node), all(), "{step:?}");
-        check_eight(&node).await;
-        for _ in 0..3 {
-            round(&node).await;
-        }
-        let now = status(&node);
-        let bytes = (1..9).map(|id| LEN as u64 + id).sum::<u64>();
-        assert_eq!(
-            (
-                now.protected_bytes,
-                now.degraded_bytes,
-                now.unprotected_bytes
-            ),
-            (bytes, 0, 0),
-            "{step:?}"
-        );
-        check_eight(&node).await;
-    }
 }

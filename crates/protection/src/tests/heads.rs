@@ -22,7 +22,10 @@ fn heads(node: &Node) -> Vec<PathBuf> {
 
 /// A group of three, of which the first was deleted; and the inodes of its records before.
 async fn two_of_three(shape: ParityShape) -> (Node, Vec<u64>) {
-    let node = start(4, shape).await;
+    leave_first(start(4, shape).await).await
+}
+
+async fn leave_first(node: Node) -> (Node, Vec<u64>) {
     for id in 1..4 {
         put(&node, id, 400_000).await;
     }
@@ -119,17 +122,16 @@ async fn a_damaged_head_or_one_without_its_record_counts_for_nothing() {
 
 #[tokio::test]
 async fn a_group_leaves_no_head_behind() {
-    for step in [ParityStep::Unrecorded, ParityStep::AllUnrecorded] {
+    for step in [Step::Unrecorded, Step::AllUnrecorded] {
         let shape = shape(3, 1);
-        let (node, _) = two_of_three(shape).await;
+        let (node, faults) = start_faulty(4, shape).await;
+        let (node, _) = leave_first(node).await;
         let gone = [2, 3].map(|id| block(id, 1001, 0).block);
         node.store
             .invalidate(&pool(), &gone)
             .await
             .expect("deletes");
-        let parity = &node.parity;
-        *parity.end_at.lock().expect("not poisoned") = Some(step);
-        node.parity.round().await.expect_err("ends");
+        end_behind(&node, &faults, step).await;
         let node = again(node, shape, false).await;
         assert_eq!(reported(&node), [0_i64; 0], "{step:?}");
         for _ in 0..2 {

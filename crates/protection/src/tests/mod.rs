@@ -15,6 +15,7 @@ mod reshaped;
 mod room;
 mod scrub;
 mod short_groups;
+mod steps;
 mod told;
 mod two_stores;
 
@@ -40,6 +41,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use self::setup::*;
+use self::steps::{Step, end_behind};
 use crate::*;
 
 /// Bytes of a replica that differ from block to block and from place to place.
@@ -61,7 +63,7 @@ fn parity(shape: ParityShape) -> ParityConfig {
         interval: Duration::ZERO,
         patience: Duration::ZERO,
         hold: Duration::ZERO,
-        // A test ends the process at a step of one group.
+        // A test ends the process behind a step of one group.
         groups_at_once: 1,
         ..ParityConfig::new(shape)
     }
@@ -179,6 +181,15 @@ async fn start(volumes: usize, shape: ParityShape) -> Node {
     Node::start(dir, volumes, config).await
 }
 
+/// The same under rules for all of its disks.
+async fn start_faulty(volumes: usize, shape: ParityShape) -> (Node, Arc<Faults>) {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let mut config = protected(dir.path(), volumes, shape);
+    config.faults = Some((dir.path().to_owned(), Arc::clone(&faults)));
+    (Node::start(dir, volumes, config).await, faults)
+}
+
 /// A new process on the same directories.
 async fn again(node: Node, shape: ParityShape, clean: bool) -> Node {
     if clean {
@@ -235,7 +246,7 @@ async fn check(node: &Node, id: i64, len: usize) {
 }
 
 async fn round(node: &Node) {
-    node.parity.round().await.expect("goes on");
+    node.parity.round().await;
 }
 
 fn status(node: &Node) -> ParityStatus {

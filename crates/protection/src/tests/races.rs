@@ -23,21 +23,17 @@ fn all_protected(node: &Node, bytes: u64) {
 
 #[tokio::test]
 async fn a_disk_that_dies_beside_encoding_has_its_replicas_told_as_lost() {
-    for step in [
-        ParityStep::Claimed,
-        ParityStep::Written,
-        ParityStep::FirstRecord,
-    ] {
+    for step in [Step::Claimed, Step::Written, Step::FirstRecord] {
         let dir = tempfile::tempdir().expect("temporary directory");
         let mut config = protected(dir.path(), 3, shape(2, 1));
         config.failed_volumes_tolerated = 1;
+        let faults = Faults::new(1);
+        config.faults = Some((dir.path().to_owned(), Arc::clone(&faults)));
         let mut node = Node::start(dir, 3, config).await;
         put(&node, 1, 50_000).await;
         put(&node, 2, 60_000).await;
-        let parity = Arc::clone(&node.parity);
         // The encoder stays at this step for as long as the disk takes to die.
-        *parity.end_at.lock().expect("not poisoned") = Some(step);
-        node.parity.round().await.expect_err("ends");
+        end_behind(&node, &faults, step).await;
         kill_disk(&node, volume_of(&node, 1)).await;
         assert_eq!(lost(&events(&mut node).await), [1], "{step:?}");
         assert_eq!(reported(&node), [2], "{step:?}");

@@ -146,13 +146,14 @@ async fn a_replica_that_is_claimed_in_vain_has_waited_meanwhile() {
     let mut config = protected(dir.path(), 4, shape(3, 1));
     let overdue = Duration::from_millis(500);
     config.parity.overdue = overdue;
+    let faults = Faults::new(1);
+    config.faults = Some((dir.path().to_owned(), Arc::clone(&faults)));
     let node = Node::start(dir, 4, config).await;
     put(&node, 1, 50_000).await;
     assert_eq!(status(&node).unprotected_bytes, 50_000);
     tokio::time::sleep(overdue).await;
     let parity = Arc::clone(&node.parity);
-    *parity.end_at.lock().expect("whole") = Some(ParityStep::Claimed);
-    assert!(node.parity.round().await.is_err());
+    end_behind(&node, &faults, Step::Claimed).await;
     // It is counted until its group can be counted on.
     assert_eq!(status(&node).unprotected_bytes, 50_000);
     let claimed = parity.table().iter().next().expect("a claim").record.id;

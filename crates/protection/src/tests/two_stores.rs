@@ -126,7 +126,7 @@ async fn nothing_is_judged_before_all_stores_are_there() {
         .add_pool(spec(), StartOption::Regular)
         .await
         .expect("loads");
-    parity.round().await.expect("waits");
+    parity.round().await;
     store.crash();
     let nodes = two(dir.path()).await;
     round(&nodes[0]).await;

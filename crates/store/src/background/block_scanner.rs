@@ -29,17 +29,17 @@ const IDLE: Duration = Duration::from_secs(1);
 const DIRECTORIES: u8 = 32;
 
 /// Starts a scanner on every volume that has none.
-pub fn start(inner: &Arc<StoreState>) {
-    let config = inner.config.scan;
+pub fn start(store: &Arc<StoreState>) {
+    let config = store.config.scan;
     if config.bytes_per_second == 0 || config.period.is_zero() {
         return;
     }
-    for volume in inner.volumes() {
+    for volume in store.volumes() {
         if volume.is_scanned.swap(true, Ordering::Relaxed) {
             continue;
         }
-        let looker = Looker::new(inner, &volume);
-        inner.serve("block scanner", move || {
+        let looker = Looker::new(store, &volume);
+        store.serve("block scanner", move || {
             let scanner = Scanner {
                 looker: looker.clone(),
                 pace: Pace::rate(config.bytes_per_second),
@@ -68,7 +68,7 @@ struct Round {
 
 impl Scanner {
     async fn run(mut self) {
-        let stop = self.looker.inner.stop.clone();
+        let stop = self.looker.store.stop.clone();
         let gone = self.looker.volume.gone.clone();
         while !stop.is_cancelled() && !gone.is_cancelled() {
             let work = async {
@@ -89,7 +89,7 @@ impl Scanner {
 
     /// Scans the next replica of the round that began first; false when none is due.
     async fn scan_next(&mut self) -> bool {
-        let mut pools = self.looker.inner.pools();
+        let mut pools = self.looker.store.pools();
         pools.sort_unstable_by_key(|p| {
             let round = self.rounds.get(p.id());
             (round.map(|r| r.cursor.iter_start_ms), p.id().clone())
@@ -118,7 +118,7 @@ impl Scanner {
             self.rounds.insert(pool.id().clone(), round);
         }
         let period_ms =
-            u64::try_from(self.looker.inner.config.scan.period.as_millis()).unwrap_or(u64::MAX);
+            u64::try_from(self.looker.store.config.scan.period.as_millis()).unwrap_or(u64::MAX);
         let volume = self.looker.volume.index;
         let round = self.rounds.get_mut(pool.id())?;
         if round.cursor.at_end {

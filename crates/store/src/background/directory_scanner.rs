@@ -31,20 +31,20 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Scans at every interval until the store stops. The first scan comes after a random part of it:
 /// nodes that were started together do not scan together.
-pub async fn run(inner: Arc<StoreState>) {
-    let interval = inner.config.directory_scan.interval;
+pub async fn run(store: Arc<StoreState>) {
+    let interval = store.config.directory_scan.interval;
     if interval.is_zero() {
         return;
     }
     let mut wait = interval.mul_f64(rand::random::<f64>());
     loop {
         tokio::select! {
-            () = inner.stop.cancelled() => return,
+            () = store.stop.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
         }
         tokio::select! {
-            () = inner.stop.cancelled() => return,
-            () = scan_all(&inner) => {}
+            () = store.stop.cancelled() => return,
+            () = scan_all(&store) => {}
         }
         wait = interval;
     }
@@ -52,36 +52,36 @@ pub async fn run(inner: Arc<StoreState>) {
 
 /// Scans every pool on every volume, the volumes at the same time. A volume that hangs does not
 /// hold the others up; its scan ends when the volume is given up.
-pub async fn scan_all(inner: &Arc<StoreState>) {
-    let volumes = inner.volumes();
+pub async fn scan_all(store: &Arc<StoreState>) {
+    let volumes = store.volumes();
     let scans = volumes.iter().map(|volume| async move {
         tokio::select! {
             () = volume.gone.cancelled() => {}
-            () = scan_volume(inner, volume) => {}
+            () = scan_volume(store, volume) => {}
         }
     });
     futures_util::future::join_all(scans).await;
 }
 
-async fn scan_volume(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
-    for pool in inner.pools() {
+async fn scan_volume(store: &Arc<StoreState>, volume: &Arc<Volume>) {
+    for pool in store.pools() {
         let Ok(slice) = pool.slice(volume.index) else {
             continue;
         };
         let started = Instant::now();
-        match scan(inner, &pool, &slice).await {
+        match scan(store, &pool, &slice).await {
             Ok(found) => {
                 let took_ms = started.elapsed().as_millis();
                 info!(pool = %pool.id(), volume = %volume.root.display(), ?found, took_ms,
                     "directories compared with memory");
             }
             Err(error) => {
-                let error = examine(inner, volume, error);
+                let error = examine(store, volume, error);
                 if error
                     .io_error()
                     .is_some_and(|e| e.kind() == IoErrorKind::NotFound)
                 {
-                    check_soon(inner, volume);
+                    check_soon(store, volume);
                 }
                 warn!(pool = %pool.id(), volume = %volume.root.display(), %error, "cannot compare \
                     directories with memory");
@@ -92,7 +92,7 @@ async fn scan_volume(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
 
 /// Scans one pool on one volume, directory by directory.
 pub async fn scan(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     slice: &Arc<BlockPoolSlice>,
 ) -> Result<Differences, StoreError> {
@@ -110,19 +110,19 @@ pub async fn scan(
         {
             // Files that are gone may mean that the disk is: then its replicas are not lost one by
             // one.
-            check(inner, &slice.volume).await;
+            check(store, &slice.volume).await;
             if slice.volume.is_failed() {
                 return Ok(all);
             }
         }
         for step in steps {
-            settle(inner, pool, slice, step, &mut all).await?;
+            settle(store, pool, slice, step, &mut all).await?;
             handled += 1;
-            if handled % inner.config.directory_scan.reconcile_batch.max(1) == 0 {
-                tokio::time::sleep(inner.config.directory_scan.reconcile_pause).await;
+            if handled % store.config.directory_scan.reconcile_batch.max(1) == 0 {
+                tokio::time::sleep(store.config.directory_scan.reconcile_pause).await;
             }
         }
-        tokio::time::sleep(pause(busy, inner.config.directory_scan.run_ms_per_second)).await;
+        tokio::time::sleep(pause(busy, store.config.directory_scan.run_ms_per_second)).await;
     }
     Ok(all)
 }

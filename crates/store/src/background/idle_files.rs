@@ -10,14 +10,14 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Closes what no reader has asked for in the time that the configuration gives, until the store
 /// stops.
-pub async fn run(inner: Arc<StoreState>) {
-    let idle = inner.config.kept_open;
+pub async fn run(store: Arc<StoreState>) {
+    let idle = store.config.kept_open;
     loop {
         tokio::select! {
-            () = inner.stop.cancelled() => return,
+            () = store.stop.cancelled() => return,
             () = tokio::time::sleep(LOOK.min(idle)) => {}
         }
-        for pool in inner.pools() {
+        for pool in store.pools() {
             pool.map.close_idle(idle);
         }
     }

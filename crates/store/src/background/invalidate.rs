@@ -25,14 +25,14 @@ const NAMED_MAX: usize = 10;
 
 /// See [`Store::invalidate`](crate::Store::invalidate).
 pub async fn invalidate(
-    inner: &Arc<StoreState>,
-    pool_id: &PoolId,
-    blocks: &[Block],
+    store: Arc<StoreState>,
+    pool_id: PoolId,
+    blocks: Vec<Block>,
 ) -> Result<(), StoreError> {
-    let pool = inner.pool(pool_id)?;
+    let pool = store.pool(&pool_id)?;
     let mut gone = Vec::new();
     let mut volumes: HashMap<u16, (Arc<BlockPoolSlice>, Vec<Block>)> = HashMap::new();
-    for &block in blocks {
+    for &block in &blocks {
         let here = pool.map.get(block.id);
         let slice = here.and_then(|slot| pool.slice(slot.volume()).ok());
         match slice {
@@ -44,14 +44,14 @@ pub async fn invalidate(
                     .push(block);
             }
             None => {
-                if !forget_degraded(inner, &pool, block).await {
+                if !forget_degraded(&store, &pool, block).await {
                     gone.push(not_found(block));
                 }
             }
         }
     }
     let orders = volumes.into_values();
-    let orders = orders.map(|(slice, blocks)| of_volume(inner, &pool, slice, blocks));
+    let orders = orders.map(|(slice, blocks)| of_volume(&store, &pool, slice, blocks));
     let errors = join_all(orders).await.into_iter().flatten();
     let errors: Vec<StoreError> = gone.into_iter().chain(errors).collect();
     let named: Vec<String> = errors
@@ -75,7 +75,7 @@ pub async fn invalidate(
 
 /// Deletes the replicas of one volume, as many as may wait; gives the errors.
 async fn of_volume(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     slice: Arc<BlockPoolSlice>,
     mut blocks: Vec<Block>,
@@ -92,7 +92,7 @@ async fn of_volume(
         blocks.truncate(fits);
     }
     let outcomes = futures_util::stream::iter(blocks)
-        .map(|block| unless_gone(inner, pool, volume, block))
+        .map(|block| unless_gone(store, pool, volume, block))
         .buffer_unordered(AT_ONCE)
         .collect::<Vec<_>>()
         .await;
@@ -102,7 +102,7 @@ async fn of_volume(
 /// [`invalidate_one`], which ends when the volume fails. An operation on a disk that gives no
 /// answer never ends, and others wait for the block.
 async fn unless_gone(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     volume: &Volume,
     block: Block,
@@ -113,12 +113,12 @@ async fn unless_gone(
             StoreErrorKind::VolumeFailed,
             format!("Failed to delete replica {block}: its volume has failed"),
         )),
-        outcome = invalidate_one(inner, pool, volume, block) => outcome,
+        outcome = invalidate_one(store, pool, volume, block) => outcome,
     }
 }
 
 async fn invalidate_one(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     volume: &Volume,
     block: Block,
@@ -140,8 +140,8 @@ async fn invalidate_one(
             ),
         ));
     }
-    discard(inner, pool, block.id, true).await?;
-    inner.counts.count_removed();
+    discard(store, pool, block.id, true).await?;
+    store.counts.count_removed();
     Ok(())
 }
 

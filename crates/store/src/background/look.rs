@@ -97,18 +97,18 @@ impl Pace {
 /// Who looks at replicas of a volume.
 #[derive(Clone, Debug)]
 pub struct Looker {
-    pub inner: Arc<StoreState>,
+    pub store: Arc<StoreState>,
     pub volume: Arc<Volume>,
     pub counts: Arc<ScanCounts>,
 }
 
 impl Looker {
     /// For a volume.
-    pub fn new(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Self {
+    pub fn new(store: &Arc<StoreState>, volume: &Arc<Volume>) -> Self {
         Self {
-            inner: Arc::clone(inner),
+            store: Arc::clone(store),
             volume: Arc::clone(volume),
-            counts: inner.counts.scans_of(volume),
+            counts: store.counts.scans_of(volume),
         }
     }
 
@@ -128,12 +128,12 @@ impl Looker {
         replica: &FinalReplica,
         class: IoClass,
     ) -> Result<ReplicaReader, NotWhole> {
-        let opened = open_alone(&self.inner, pool, id, *replica).await;
+        let opened = open_alone(&self.store, pool, id, *replica).await;
         let opened = match opened {
             Err(error) if is_missing(&error) => {
                 // Gone, or just renamed: this tells.
                 let block = extended(pool, id, replica);
-                let looked = open_reader(&self.inner, &block, MissingMeta::Refused).await;
+                let looked = open_reader(&self.store, &block, MissingMeta::Refused).await;
                 match looked {
                     Ok(reader) if reader.is_decoded() => {
                         let what = "its files cannot be opened, or are not its own";
@@ -284,9 +284,9 @@ impl Looker {
             return false;
         }
         if error.io_error().is_some() {
-            volume_failure::check_since(&self.inner, &self.volume, found.seen).await;
+            volume_failure::check_since(&self.store, &self.volume, found.seen).await;
         }
-        if self.volume.is_failed() || self.inner.stop.is_cancelled() {
+        if self.volume.is_failed() || self.store.stop.is_cancelled() {
             return false;
         }
         let block = extended(pool, id, replica);
@@ -295,7 +295,7 @@ impl Looker {
             return false;
         }
         // One that its protection has mended may be damaged again.
-        let pause = if self.inner.protection.is_some() {
+        let pause = if self.store.protection.is_some() {
             MENDED
         } else {
             TOLD
@@ -308,7 +308,7 @@ impl Looker {
             cannot be read");
         let storage = self.volume.info.clone();
         let told = self
-            .inner
+            .store
             .send_event(StoreEvent::Corrupt { block, storage });
         told.await;
         true

@@ -25,15 +25,15 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// See [`Store::move_block`](crate::Store::move_block).
 pub async fn move_block(
-    inner: &Arc<StoreState>,
-    block: &ExtendedBlock,
+    store: Arc<StoreState>,
+    block: ExtendedBlock,
     target: StorageType,
-    storage_id: Option<&str>,
+    storage_id: Option<String>,
 ) -> Result<ReplicaRef, StoreError> {
-    let pool = inner.pool(&block.pool)?;
+    let pool = store.pool(&block.pool)?;
     let id = block.block.id;
-    let (replica, from) = source(&pool, block)?;
-    let storage_id = storage_id.filter(|id| !id.is_empty());
+    let (replica, from) = source(&pool, &block)?;
+    let storage_id = storage_id.as_deref().filter(|id| !id.is_empty());
     if from.volume.info.storage_type == target
         && storage_id.is_none_or(|id| *id == *from.volume.info.id)
     {
@@ -43,7 +43,7 @@ pub async fn move_block(
         ));
     }
     let mut tried = Tried::except(replica.volume);
-    let mut near = beside(inner, &pool, &from, target, storage_id, replica.len);
+    let mut near = beside(&store, &pool, &from, target, storage_id, replica.len);
     loop {
         let (slice, way) = match near.take() {
             Some(slice) => (slice, Way::Link),
@@ -51,19 +51,19 @@ pub async fn move_block(
                 let bytes = replica.len;
                 (
                     tried
-                        .choose(inner, &pool, (target, storage_id), bytes)
+                        .choose(&store, &pool, (target, storage_id), bytes)
                         .await?,
                     Way::Copy,
                 )
             }
         };
-        let outcome = copy_and_switch(inner, &pool, id, replica, &from, &slice, way).await;
+        let outcome = copy_and_switch(&store, &pool, id, replica, &from, &slice, way).await;
         slice.volume.release_reserved(replica.len);
         match outcome {
             Err(e) if Tried::is_of(&e, &slice) => tried.failed(&slice, block.block, e),
             Err(e) => {
                 // It may be its own files that cannot be read.
-                inner.mark_suspect(block);
+                store.mark_suspect(&block);
                 return Err(e);
             }
             moved => return moved,
@@ -83,7 +83,7 @@ enum Way {
 /// The part of the pool on the volume of type `target` that shares its mount with `from`, with
 /// room for `bytes` reserved on it; `None` when there is none or another storage was asked for.
 fn beside(
-    inner: &StoreState,
+    store: &StoreState,
     pool: &Pool,
     from: &BlockPoolSlice,
     target: StorageType,
@@ -94,7 +94,7 @@ fn beside(
     let asked =
         partner.info.storage_type == target && storage_id.is_none_or(|id| *id == *partner.info.id);
     let slice = pool.slice(partner.index).ok().filter(|_| asked)?;
-    inner.reserve_on(&slice, bytes).then_some(slice)
+    store.reserve_on(&slice, bytes).then_some(slice)
 }
 
 /// The finalized replica that is to move, and where it is.
@@ -126,7 +126,7 @@ pub(super) fn source(
 /// An append that comes between finds files with two names and makes a copy for itself: a link
 /// never sees what is appended.
 async fn copy_and_switch(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     replica: FinalReplica,
@@ -146,7 +146,7 @@ async fn copy_and_switch(
             format!("moving replica {old} to {}", to.volume.root.display()),
             e,
         );
-        examine(inner, &to.volume, examine(inner, &from.volume, e))
+        examine(store, &to.volume, examine(store, &from.volume, e))
     };
     let copied = bring(from, to, &source, &scratch, replica.len, way).await;
     if copied.is_err() {
@@ -183,7 +183,7 @@ async fn copy_and_switch(
         return Err(refused);
     }
     if let Err(error) = crate::transitions::delete::discard_files(
-        inner,
+        store,
         pool,
         from,
         ReplicaDir::Finalized,

@@ -81,7 +81,7 @@ async fn still_there(slice: &BlockPoolSlice) -> Result<(), StoreError> {
 
 /// Looks again under the latch, and does what is still to be done.
 pub async fn settle(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     slice: &Arc<BlockPoolSlice>,
     step: Step,
@@ -99,7 +99,7 @@ pub async fn settle(
             on_disk,
         } => {
             let _latch = pool.latches.acquire(id).await;
-            let event = settle_differs(inner, pool, slice, (id, replica, on_disk), all).await?;
+            let event = settle_differs(store, pool, slice, (id, replica, on_disk), all).await?;
             (id, event)
         }
         Step::LoneMeta(block, dir) => {
@@ -110,7 +110,7 @@ pub async fn settle(
     };
     if let Some(event) = event {
         info!(pool = %pool.id(), block = id, "directory scanner: {event:?}");
-        inner.send_event(event).await;
+        store.send_event(event).await;
     }
     Ok(())
 }
@@ -153,7 +153,7 @@ async fn settle_unknown(
 /// Drops a replica whose data is gone, tells of one that is damaged, and follows a meta file that
 /// has another generation stamp.
 async fn settle_differs(
-    inner: &StoreState,
+    store: &StoreState,
     pool: &Pool,
     slice: &Arc<BlockPoolSlice>,
     (id, replica, on_disk): (i64, FinalReplica, Option<u64>),
@@ -172,7 +172,7 @@ async fn settle_differs(
     }
     let Some(len) = data else {
         still_there(slice).await?;
-        let protection = inner.protection.as_ref();
+        let protection = store.protection.as_ref();
         if protection.is_some_and(|p| p.covers(pool.id(), id, &storage.id, replica.len).is_some()) {
             // It can be decoded: it is mended before it is told.
             all.damaged += 1;

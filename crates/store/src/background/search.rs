@@ -65,7 +65,7 @@ pub async fn run(looker: Looker) {
     let mut seen = Seen::new();
     loop {
         errors.changed.notified().await;
-        let window = looker.inner.config.errors.window;
+        let window = looker.store.config.errors.window;
         if errors.places(window) < PLACES {
             continue;
         }
@@ -94,7 +94,7 @@ async fn search(looker: &Looker, seen: &mut Seen) {
         loop {
             let before = seen.len();
             let read = pass(looker, centres.clone(), seen).await;
-            let units = match &looker.inner.protection {
+            let units = match &looker.store.protection {
                 Some(protection) => protection.search_units(&looker.volume, RESTS).await,
                 None => 0,
             };
@@ -121,7 +121,7 @@ async fn pass(looker: &Looker, centres: Vec<(PoolId, i64)>, seen: &mut Seen) -> 
         let Some((part, pool, id)) = todo.next() else {
             return read;
         };
-        if let Ok(pool) = looker.inner.pool(&pool) {
+        if let Ok(pool) = looker.store.pool(&pool) {
             read += usize::from(part == Part::Data);
             if look(looker, &pool, id, part, &mut pace).await.is_break() {
                 seen.insert((pool.id().clone(), id));
@@ -170,7 +170,7 @@ impl Todo {
     /// All finalized replicas of the volume but those that are known to be bad.
     fn of(looker: &Looker, seen: &Seen) -> Self {
         let mut todo = Self::default();
-        for pool in looker.inner.pools() {
+        for pool in looker.store.pools() {
             let mut ids = BTreeSet::new();
             pool.map.for_each(|id, slot| {
                 if matches!(slot, Slot::Finalized(r) if r.volume == looker.volume.index) {

@@ -12,17 +12,17 @@ use crate::volume::Volume;
 
 /// Reads the space of a volume's file system every now and then, so that reports need no disk. So
 /// it also notices a disk that hangs while it is idle. Checks the volume once in a period.
-pub async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
-    let interval = inner.config.space_interval.max(Duration::from_millis(100));
-    let limit = inner.config.check_timeout;
+pub async fn watch_space(store: Arc<StoreState>, volume: Arc<Volume>) {
+    let interval = store.config.space_interval.max(Duration::from_millis(100));
+    let limit = store.config.check_timeout;
     let mut checked = Instant::now();
     let watch = async {
         loop {
             tokio::time::sleep(interval).await;
-            let period = inner.config.check_period;
+            let period = store.config.check_period;
             if !period.is_zero() && checked.elapsed() + interval > period {
                 checked = Instant::now();
-                check_idle(&inner, &volume);
+                check_idle(&store, &volume);
             }
             // Reading the space may be served from memory while every transfer hangs.
             let disk = volume.engine.disk();
@@ -41,10 +41,10 @@ pub async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
                 // Nothing is known of the volume: it is asked again.
                 Ok(Err(error)) if error.lacks().is_some() => {}
                 Ok(Err(error)) if error.kind().suspects_volume() => {
-                    volume_failure::suspect(&inner, &volume, &error);
+                    volume_failure::suspect(&store, &volume, &error);
                 }
                 // The check tells what it is: a directory that is gone, for example.
-                Ok(Err(_)) => volume_failure::check_soon(&inner, &volume),
+                Ok(Err(_)) => volume_failure::check_soon(&store, &volume),
                 Err(_) => {
                     let reason = format!("no answer for {} s", limit.as_secs());
                     return reason;
@@ -53,18 +53,18 @@ pub async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
         }
     };
     let reason = tokio::select! {
-        () = inner.stop.cancelled() => return,
+        () = store.stop.cancelled() => return,
         () = volume.gone.cancelled() => return,
         reason = watch => reason,
     };
-    volume_failure::fail(&inner, &volume, &reason).await;
+    volume_failure::fail(&store, &volume, &reason).await;
 }
 
 /// Checks the volume beside the watch, unless a check runs: one takes as long as its disk does. A
 /// volume without pools may be a new one, which has nothing yet.
-fn check_idle(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+fn check_idle(store: &Arc<StoreState>, volume: &Arc<Volume>) {
     let has_pools = !locks::read(&volume.slices).is_empty();
     if has_pools && volume.checked.try_lock().is_ok() {
-        volume_failure::check_soon(inner, volume);
+        volume_failure::check_soon(store, volume);
     }
 }

@@ -40,15 +40,15 @@ const AGAIN_IF_READ: Duration = Duration::from_secs(5);
 const RATE_MIN: u64 = 32 << 20;
 
 /// Starts to look at suspects, and to search, on every volume where that has not begun.
-pub fn start(inner: &Arc<StoreState>) {
-    for volume in inner.volumes() {
-        let mut all = locks::write(&inner.suspects);
+pub fn start(store: &Arc<StoreState>) {
+    for volume in store.volumes() {
+        let mut all = locks::write(&store.suspects);
         if all.contains_key(&volume.index) {
             continue;
         }
         let (sender, suspects) = mpsc::channel(SUSPECTS_MAX);
         all.insert(volume.index, sender);
-        let looker = Looker::new(inner, &volume);
+        let looker = Looker::new(store, &volume);
         let (compare, compared) = mpsc::channel(SUSPECTS_MAX);
         let quick = Suspects {
             looker: looker.clone(),
@@ -64,23 +64,23 @@ pub fn start(inner: &Arc<StoreState>) {
                 () = searching => {}
             }
         };
-        let stop = inner.stop.clone();
+        let stop = store.stop.clone();
         let work = async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = work => {}
             }
         };
-        inner.tasks.spawn(work.in_current_span());
+        store.tasks.spawn(work.in_current_span());
     }
 }
 
 /// Compares suspects with their checksums, one after the other.
 async fn compare_all(looker: &Looker, mut suspects: mpsc::Receiver<(PoolId, i64)>) {
-    let rate = looker.inner.config.scan.bytes_per_second.max(RATE_MIN);
+    let rate = looker.store.config.scan.bytes_per_second.max(RATE_MIN);
     let mut pace = Pace::rate(rate);
     while let Some((pool, id)) = suspects.recv().await {
-        if let Ok(pool) = looker.inner.pool(&pool) {
+        if let Ok(pool) = looker.store.pool(&pool) {
             looker.scan(&pool, id, &mut pace, u32::MAX).await;
         }
     }
@@ -151,7 +151,7 @@ async fn look_at(
     why: Why,
     compare: &mpsc::Sender<(PoolId, i64)>,
 ) -> Duration {
-    let Ok(pool) = looker.inner.pool(&key.0) else {
+    let Ok(pool) = looker.store.pool(&key.0) else {
         return AGAIN_IF_READ;
     };
     let Some(replica) = looker.here(&pool, key.1) else {

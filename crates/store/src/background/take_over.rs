@@ -42,27 +42,27 @@ struct Sides<'a> {
 
 /// See [`Store::take_over`](crate::Store::take_over).
 pub async fn take_over(
-    here: &Arc<StoreState>,
-    there: &Arc<StoreState>,
-    block: &ExtendedBlock,
+    here: Arc<StoreState>,
+    there: Arc<StoreState>,
+    block: ExtendedBlock,
     target: StorageType,
-    storage_id: Option<&str>,
+    storage_id: Option<String>,
 ) -> Result<TakenOver, StoreError> {
     let pool = here.pool(&block.pool)?;
     let source_pool = there.pool(&block.pool)?;
-    let (replica, from) = source(&source_pool, block)?;
+    let (replica, from) = source(&source_pool, &block)?;
     let id = block.block.id;
     let sides = Sides {
-        here,
+        here: &here,
         pool,
-        there,
+        there: &there,
         source_pool,
         from,
         id,
         replica,
     };
     sides.refuse_second()?;
-    let storage_id = storage_id.filter(|id| !id.is_empty());
+    let storage_id = storage_id.as_deref().filter(|id| !id.is_empty());
     let mut tried = Tried::default();
     if let Some(to) = sides.beside(target, storage_id) {
         match sides.link_to(&to).await {
@@ -75,7 +75,7 @@ pub async fn take_over(
     let len = replica.len;
     loop {
         let to = tried
-            .choose(here, &sides.pool, (target, storage_id), len)
+            .choose(&here, &sides.pool, (target, storage_id), len)
             .await?;
         let outcome = sides.copy_to(&to).await;
         to.volume.release_reserved(len);
@@ -83,7 +83,7 @@ pub async fn take_over(
             Err(e) if Tried::is_of(&e, &to) => tried.failed(&to, sides.block(), e),
             Err(e) => {
                 // It may be the files there that cannot be read.
-                there.mark_suspect(block);
+                there.mark_suspect(&block);
                 return Err(e);
             }
             taken => return taken,

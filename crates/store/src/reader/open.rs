@@ -45,11 +45,11 @@ pub(crate) enum MissingMeta {
 /// A file that is not there is believed to be missing only after a second look while no task could
 /// rename it. Recovery, finalize and append rename files before memory knows of it.
 pub(crate) async fn open_reader(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     wanted: &ExtendedBlock,
     missing_meta: MissingMeta,
 ) -> Result<ReplicaReader, StoreError> {
-    let pool = inner.pool(&wanted.pool)?;
+    let pool = store.pool(&wanted.pool)?;
     let id = wanted.block.id;
     let mut last_error = pool.not_found(id);
     let mut guard: Option<RenameGuard> = None;
@@ -62,7 +62,7 @@ pub(crate) async fn open_reader(
             sleep(RENAME_POLL).await;
         }
         let Some(slot) = pool.map.get(id) else {
-            let degraded = open_degraded(inner, &pool, wanted).await;
+            let degraded = open_degraded(store, &pool, wanted).await;
             return degraded.unwrap_or_else(|| Err(pool.not_found(id)));
         };
         let names = FileNames::of(&slot);
@@ -74,8 +74,8 @@ pub(crate) async fn open_reader(
             ));
         }
         let attempt = match &slot {
-            Slot::Finalized(replica) => open_finalized(inner, &pool, id, *replica).await,
-            Slot::Live(live) => open_live(inner, &pool, live, missing_meta).await,
+            Slot::Finalized(replica) => open_finalized(store, &pool, id, *replica).await,
+            Slot::Live(live) => open_live(store, &pool, live, missing_meta).await,
         };
         let now = pool.map.get(id);
         let unchanged = now.as_ref().is_some_and(|now| slot.is_same(now));
@@ -91,20 +91,20 @@ pub(crate) async fn open_reader(
                 other => return other,
             };
             // A dying disk need not say EIO, nor say anything.
-            let decoded = instead(inner, &pool, id, &slot, Damage::Suspected).await;
+            let decoded = instead(store, &pool, id, &slot, Damage::Suspected).await;
             return decoded.ok_or(error);
         }
         let renamed = !now.is_some_and(|now| FileNames::of(&now) == names);
         if !renamed && guard.as_ref().is_some_and(|guard| guard.holds(&slot)) {
             // `missing` takes the latch.
             drop(guard);
-            if let Some(reader) = instead(inner, &pool, id, &slot, Damage::Certain).await {
+            if let Some(reader) = instead(store, &pool, id, &slot, Damage::Certain).await {
                 return Ok(reader);
             }
             return match attempt {
                 Ok(reader) => without_meta(reader, &slot, missing_meta),
                 Err(e) => {
-                    missing(inner, &pool, id, &slot).await;
+                    missing(store, &pool, id, &slot).await;
                     Err(e)
                 }
             };
@@ -144,7 +144,7 @@ fn is_missing(error: &StoreError) -> bool {
 
 /// The data file of a finalized replica is not there: it is no longer served, unless the whole
 /// volume is gone.
-async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
+async fn missing(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
     let Slot::Finalized(replica) = slot else {
         return;
     };
@@ -158,7 +158,7 @@ async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
         .await;
     if !matches!(healthy, Ok(true)) {
         // The directory of finalized replicas is gone.
-        crate::transitions::volume_failure::check_soon(inner, &slice.volume);
+        crate::transitions::volume_failure::check_soon(store, &slice.volume);
         return;
     }
     let _latch = pool.latches.acquire(id).await;
@@ -169,7 +169,7 @@ async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
     let block = pool.extended(Block::new(id, replica.generation_stamp, replica.len));
     warn!(%block, volume = %slice.volume.root.display(), "the files of a replica are gone; it is \
         no longer served");
-    inner
+    store
         .send_event(StoreEvent::Lost {
             block,
             storage: slice.volume.info.clone(),
@@ -247,36 +247,36 @@ async fn read_sum(
 }
 
 async fn open_finalized(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     replica: FinalReplica,
 ) -> Result<ReplicaReader, StoreError> {
     let slice = pool.slice(replica.volume)?;
     let block = Block::new(id, replica.generation_stamp, replica.len);
-    let protection = inner.protection.as_ref();
+    let protection = store.protection.as_ref();
     let mender =
-        protection.and_then(|p| p.mender(inner, &pool.extended(block), &slice.volume.info));
+        protection.and_then(|p| p.mender(store, &pool.extended(block), &slice.volume.info));
     let files = match pool.map.open_files(id, &replica) {
         Some(files) => files,
         None => {
             let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
-            let files = open_whole(inner, &slice, pair, block).await?;
+            let files = open_whole(store, &slice, pair, block).await?;
             if mender.is_some() && files.meta.is_some() {
-                expect_sums(inner, &slice, block, &files).await?;
+                expect_sums(store, &slice, block, &files).await?;
             }
             pool.map.keep_open(id, replica, files.clone());
             files
         }
     };
-    let reader = whole_reader(inner, pool, &slice, block, files);
+    let reader = whole_reader(store, pool, &slice, block, files);
     Ok(ReplicaReader { mender, ..reader })
 }
 
 /// Refuses a meta file that has not one checksum for each chunk: a byte of its header was changed,
 /// and a client would be told wrong sizes. Every replica that is protected has checksums.
 async fn expect_sums(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     slice: &Arc<BlockPoolSlice>,
     block: Block,
     files: &OpenFiles,
@@ -286,7 +286,7 @@ async fn expect_sums(
         Some(meta) => meta.length().await,
         None => Ok(0),
     };
-    let len = len.map_err(|e| not_opened(inner, slice, block, e))?;
+    let len = len.map_err(|e| not_opened(store, slice, block, e))?;
     if checksum.sum_size() > 0 && len == checksum.meta_len(block.num_bytes) {
         return Ok(());
     }
@@ -297,7 +297,7 @@ async fn expect_sums(
 /// Opens the files of a finalized replica anew, to be read as they are: nothing is decoded for it,
 /// and an error makes no suspect of it. A file that is just being renamed is `NotFound`.
 pub(crate) async fn open_alone(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     replica: FinalReplica,
@@ -305,7 +305,7 @@ pub(crate) async fn open_alone(
     let slice = pool.slice(replica.volume)?;
     let block = Block::new(id, replica.generation_stamp, replica.len);
     let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
-    let files = open_whole(inner, &slice, pair, block).await?;
+    let files = open_whole(store, &slice, pair, block).await?;
     if files.meta.is_none() {
         let doing = format!("opening replica {block} for reading");
         let error = IoError::new(
@@ -316,12 +316,12 @@ pub(crate) async fn open_alone(
         );
         return Err(StoreError::io(doing, error));
     }
-    Ok(whole_reader(inner, pool, &slice, block, files).alone())
+    Ok(whole_reader(store, pool, &slice, block, files).alone())
 }
 
 /// What it means that a replica's files cannot be opened or read.
 fn not_opened(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     slice: &BlockPoolSlice,
     block: Block,
     error: IoError,
@@ -331,18 +331,18 @@ fn not_opened(
         // The file is of another kind, or its stub names no place: the disk is well.
         return StoreError::corrupt(format!("{doing}: {error}"));
     }
-    examine(inner, &slice.volume, StoreError::io(doing, error))
+    examine(store, &slice.volume, StoreError::io(doing, error))
 }
 
 /// Opens a replica all of whose bytes are on the disk. The checksum of a partial last chunk is
 /// read now: an append would change it under a reader.
 async fn open_whole(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     slice: &Arc<BlockPoolSlice>,
     pair: Pair,
     block: Block,
 ) -> Result<OpenFiles, StoreError> {
-    let failed = |e| not_opened(inner, slice, block, e);
+    let failed = |e| not_opened(store, slice, block, e);
     let (data, meta) = open_pair(slice, &pair).await.map_err(failed)?;
     let checksum = read_checksum(meta.as_ref(), block)
         .await
@@ -364,14 +364,14 @@ async fn open_whole(
 
 /// A reader of a replica all of whose bytes are in these files.
 fn whole_reader(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Pool,
     slice: &Arc<BlockPoolSlice>,
     block: Block,
     files: OpenFiles,
 ) -> ReplicaReader {
     ReplicaReader {
-        inner: Arc::clone(inner),
+        store: Arc::clone(store),
         slice: Arc::clone(slice),
         storage: slice.volume.info.clone(),
         block: pool.extended(block),
@@ -389,7 +389,7 @@ fn whole_reader(
 }
 
 async fn open_live(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
     missing_meta: MissingMeta,
@@ -409,10 +409,10 @@ async fn open_live(
     };
     let pair = live.pair();
     if status.place == ReplicaDir::Finalized {
-        let files = open_whole(inner, slice, pair, block).await?;
-        return Ok(whole_reader(inner, pool, slice, block, files));
+        let files = open_whole(store, slice, pair, block).await?;
+        return Ok(whole_reader(store, pool, slice, block, files));
     }
-    let failed = |e| not_opened(inner, slice, block, e);
+    let failed = |e| not_opened(store, slice, block, e);
     let (data, meta) = open_pair(slice, &pair).await.map_err(failed)?;
     // Taken after opening, in one piece: length and checksum of the last chunk belong together.
     let status = live.snapshot();
@@ -422,7 +422,7 @@ async fn open_live(
     let visible_len = status.visible_len().unwrap_or(visible_len);
     let visible_len = visible_len.min(status.bytes_on_disk);
     Ok(ReplicaReader {
-        inner: Arc::clone(inner),
+        store: Arc::clone(store),
         slice: Arc::clone(slice),
         storage: slice.volume.info.clone(),
         block: pool.extended(Block::new(live.id, status.generation_stamp, visible_len)),

@@ -23,7 +23,7 @@ use crate::volume::BlockPoolSlice;
 /// when the replica is deleted or moved.
 #[derive(Debug)]
 pub struct ReplicaReader {
-    pub(super) inner: Arc<StoreState>,
+    pub(super) store: Arc<StoreState>,
     pub(super) slice: Arc<BlockPoolSlice>,
     /// The storage that the replica is reported on.
     pub(super) storage: StorageInfo,
@@ -70,14 +70,14 @@ impl ReplicaReader {
     /// A reader of a whole replica that is decoded: `files` are its data and its meta file. `slice`
     /// names a disk for what has none.
     pub(super) fn decoded(
-        inner: &Arc<StoreState>,
+        store: &Arc<StoreState>,
         slice: &Arc<BlockPoolSlice>,
         storage: StorageInfo,
         block: ExtendedBlock,
         files: DecodedFiles,
     ) -> Self {
         Self {
-            inner: Arc::clone(inner),
+            store: Arc::clone(store),
             slice: Arc::clone(slice),
             storage,
             visible_len: block.block.num_bytes,
@@ -430,10 +430,10 @@ impl ReplicaReader {
             Own::Decoded => return error,
             // Its group mends it, or makes it suspect.
             Own::Shared if self.mender.is_some() => {}
-            Own::Shared if of_disk => self.inner.mark_unreadable(&self.block, at),
+            Own::Shared if of_disk => self.store.mark_unreadable(&self.block, at),
             Own::Shared | Own::Alone => {}
         }
-        examine(&self.inner, &self.slice.volume, error)
+        examine(&self.store, &self.slice.volume, error)
     }
 
     fn too_short(&self, file: &str, offset: u64, len: usize, n: usize) -> StoreError {

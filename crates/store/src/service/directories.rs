@@ -12,10 +12,11 @@ use hayloft_io::{locks, mount_of};
 
 use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::identity::StoreIdentity;
 use crate::layout::dirs::read_small;
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VersionError, VolumeVersion, is_volume};
-use crate::state::{StoreIdentity, StoreState};
+use crate::state::StoreState;
 use crate::volume::OpenedVolume;
 use crate::volume::remembered::NodeMemory;
 
@@ -48,15 +49,15 @@ pub struct Look {
 }
 
 /// Looks at all of them side by side. One that gives no answer in time is left to its opening.
-pub async fn look_at_all(inner: &StoreState) -> Vec<Look> {
-    let looks = inner.config.volumes.iter().map(|v| look_at(inner, v));
+pub async fn look_at_all(store: &StoreState) -> Vec<Look> {
+    let looks = store.config.volumes.iter().map(|v| look_at(store, v));
     futures_util::future::join_all(looks).await
 }
 
 /// Looks at one.
-pub async fn look_at(inner: &StoreState, config: &VolumeConfig) -> Look {
-    let (root, all) = (config.path.clone(), locks::lock(&inner.configured).clone());
-    let is_virtual = inner.shared.file_systems.are_shared();
+pub async fn look_at(store: &StoreState, config: &VolumeConfig) -> Look {
+    let (root, all) = (config.path.clone(), locks::lock(&store.configured).clone());
+    let is_virtual = store.shared.file_systems.are_shared();
     let look = tokio::task::spawn_blocking(move || {
         let found = match read_version(&root) {
             Found::New => match misplaced(&root, &all, is_virtual) {
@@ -67,7 +68,7 @@ pub async fn look_at(inner: &StoreState, config: &VolumeConfig) -> Look {
         };
         (found, NodeMemory::read(&root), mount_above(&root))
     });
-    let answer = tokio::time::timeout(inner.config.check_timeout, look).await;
+    let answer = tokio::time::timeout(store.config.check_timeout, look).await;
     let (found, memory, mount) = answer.ok().and_then(Result::ok).unwrap_or_default();
     let config = config.clone();
     Look {
@@ -248,11 +249,11 @@ fn only_others(path: &Path, uuid: &str, claims: &[Claim<'_>]) -> StoreError {
 }
 
 /// Takes over what the directories of the node remember.
-pub fn recall(inner: &StoreState, looks: &[Look]) {
-    let uuid = inner.identity().datanode_uuid.clone();
+pub fn recall(store: &StoreState, looks: &[Look]) {
+    let uuid = store.identity().datanode_uuid.clone();
     let memories = looks.iter().filter_map(|look| look.memory.as_ref());
     if let Some(memory) = NodeMemory::newest(memories, &uuid) {
-        *locks::lock(&inner.memory) = memory;
+        *locks::lock(&store.memory) = memory;
     }
 }
 
@@ -262,14 +263,14 @@ impl Look {
     ///
     /// # Errors
     /// `Incompatible`, with what to do.
-    pub fn check(&self, inner: &StoreState) -> Result<(), StoreError> {
+    pub fn check(&self, store: &StoreState) -> Result<(), StoreError> {
         let path = &self.config.path;
-        let memory = locks::lock(&inner.memory).clone();
+        let memory = locks::lock(&store.memory).clone();
         let known = memory.storage(path);
         match &self.found {
             Found::Unknown => Ok(()),
             Found::Misplaced(text) => Err(StoreError::incompatible(text)),
-            Found::Of(version) => adopt_identity(inner, path, version),
+            Found::Of(version) => store.identity().adopt(path, version),
             Found::Unusable(why, damaged) => {
                 let again = match known {
                     Some(known) if *damaged => format!(
@@ -310,9 +311,9 @@ impl Look {
     /// # Errors
     /// `Incompatible` when it is of another node; `Io` when it has no VERSION, and it is not known
     /// whether it ever had one.
-    pub fn confirm(&self, inner: &StoreState, opened: &OpenedVolume) -> Result<(), StoreError> {
+    pub fn confirm(&self, store: &StoreState, opened: &OpenedVolume) -> Result<(), StoreError> {
         match (&self.found, &opened.version) {
-            (_, Some(version)) => adopt_identity(inner, &self.config.path, version),
+            (_, Some(version)) => store.identity().adopt(&self.config.path, version),
             (Found::Unknown, None) => Err(StoreError::new(
                 StoreErrorKind::Io,
                 format!(
@@ -330,40 +331,6 @@ impl Look {
 /// above it `now`.
 fn is_gone(then: &Path, now: &Path) -> bool {
     then != now && then.starts_with(now)
-}
-
-/// Compares the identity of a volume with that of the node, which has it from then on where it had
-/// none.
-///
-/// # Errors
-/// `Incompatible` when they differ.
-fn adopt_identity(
-    inner: &StoreState,
-    path: &Path,
-    version: &VolumeVersion,
-) -> Result<(), StoreError> {
-    let mut identity = inner.identity();
-    let identity = &mut *identity;
-    for (what, ours, theirs) in [
-        (
-            "datanodeUuid",
-            &mut identity.datanode_uuid,
-            &version.datanode_uuid,
-        ),
-        ("clusterID", &mut identity.cluster_id, &version.cluster_id),
-    ] {
-        if ours.is_empty() {
-            ours.clone_from(theirs);
-        } else if ours != theirs {
-            return Err(StoreError::incompatible(format!(
-                "{}: {what} {theirs} differs from {ours} of this node: the directory belongs to \
-                 another DataNode or cluster; take it out of dfs.datanode.data.dir or move its \
-                 contents away",
-                path.display()
-            )));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -23,17 +23,17 @@ use crate::volume::stop_mark::Mark;
 ///
 /// Volumes are added before others are removed: a node that moves to new disks is never without.
 pub async fn reconfigure(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     wanted: Vec<VolumeConfig>,
 ) -> Vec<(PathBuf, Result<(), StoreError>)> {
-    let _changing = inner.changing.lock().await;
-    let present = inner.volumes();
+    let _changing = store.changing.lock().await;
+    let present = store.volumes();
     let mut results = Vec::new();
     if wanted.is_empty() {
         let text = "No directory is specified: a node needs at least one volume";
         return vec![(PathBuf::new(), Err(StoreError::illegal(text)))];
     }
-    *locks::lock(&inner.configured) = wanted.iter().map(|config| config.path.clone()).collect();
+    *locks::lock(&store.configured) = wanted.iter().map(|config| config.path.clone()).collect();
     for config in &wanted {
         match present.iter().find(|v| v.root == config.path) {
             Some(same) if same.info.storage_type == config.storage_type => {}
@@ -47,22 +47,22 @@ pub async fn reconfigure(
                 );
                 results.push((config.path.clone(), Err(StoreError::illegal(text))));
             }
-            None => results.push((config.path.clone(), add(inner, config).await)),
+            None => results.push((config.path.clone(), add(store, config).await)),
         }
     }
-    forget_failures(inner, &wanted);
+    forget_failures(store, &wanted);
     for volume in present {
         if !wanted.iter().any(|config| config.path == volume.root) {
-            results.push((volume.root.clone(), remove(inner, &volume).await));
+            results.push((volume.root.clone(), remove(store, &volume).await));
         }
     }
-    inner.remember().await;
+    store.remember().await;
     results
 }
 
 /// Failures of directories that left the configuration, or that work again, are no longer told.
-fn forget_failures(inner: &StoreState, wanted: &[VolumeConfig]) {
-    let mut volumes = locks::write(&inner.volumes);
+fn forget_failures(store: &StoreState, wanted: &[VolumeConfig]) {
+    let mut volumes = locks::write(&store.volumes);
     let healthy: Vec<PathBuf> = volumes.healthy.iter().map(|v| v.root.clone()).collect();
     volumes.failed.retain(|f| {
         wanted.iter().any(|config| config.path == f.path) && !healthy.contains(&f.path)
@@ -70,35 +70,35 @@ fn forget_failures(inner: &StoreState, wanted: &[VolumeConfig]) {
 }
 
 /// Puts a volume into use with all pools that are loaded.
-async fn add(inner: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), StoreError> {
-    let look = directories::look_at(inner, config).await;
-    look.check(inner)?;
-    let opened = inner.open_volume(config).await?;
-    look.confirm(inner, &opened)?;
-    let volume = admit(inner, opened).await?;
-    crate::transitions::delete::start_lanes(inner);
-    crate::background::block_scanner::start(inner);
-    crate::background::suspects::start(inner);
-    let outcome = load_pools(inner, &volume).await;
+async fn add(store: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), StoreError> {
+    let look = directories::look_at(store, config).await;
+    look.check(store)?;
+    let opened = store.open_volume(config).await?;
+    look.confirm(store, &opened)?;
+    let volume = admit(store, opened).await?;
+    crate::transitions::delete::start_lanes(store);
+    crate::background::block_scanner::start(store);
+    crate::background::suspects::start(store);
+    let outcome = load_pools(store, &volume).await;
     if let Err(error) = &outcome {
         warn!(volume = %volume.root.display(), %error, "the new volume cannot be used");
         volume.set_failed();
-        crate::transitions::volume_failure::take_out(inner, &volume).await;
+        crate::transitions::volume_failure::take_out(store, &volume).await;
     }
     outcome
 }
 
-async fn load_pools(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), StoreError> {
+async fn load_pools(store: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), StoreError> {
     let progress = Arc::new(Progress::default());
-    for pool in inner.pools() {
+    for pool in store.pools() {
         let joining =
-            join::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
+            join::add_slice(store, &pool, volume, StartOption::Regular, &progress).await?;
         pool.protection_known.store(false, Ordering::Release);
-        join::adopt(inner, &pool, joining).await;
-        if let Some(protection) = &inner.protection {
-            protection.pool_loaded(inner, &pool).await;
+        join::adopt(store, &pool, joining).await;
+        if let Some(protection) = &store.protection {
+            protection.pool_loaded(store, &pool).await;
         }
-        crate::transitions::volume_failure::leave_if_failed(inner, volume);
+        crate::transitions::volume_failure::leave_if_failed(store, volume);
     }
     let replicas = progress.replicas.load(Ordering::Relaxed);
     info!(volume = %volume.root.display(), replicas, "volume added");
@@ -107,8 +107,8 @@ async fn load_pools(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(),
 
 /// Takes a volume out of use. Its files stay as they are. Its writers are told to stop and get a
 /// short while for it: the next owner finds the directory quiet.
-async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), StoreError> {
-    if inner.volumes().len() <= 1 {
+async fn remove(store: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), StoreError> {
+    if store.volumes().len() <= 1 {
         let text = format!(
             "{}: the last volume cannot be taken out",
             volume.root.display()
@@ -116,16 +116,16 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
         return Err(StoreError::illegal(text));
     }
     volume.set_failed();
-    add_remove::stop_writers_on(inner, volume).await;
+    add_remove::stop_writers_on(store, volume).await;
     let durable = tokio::select! {
         biased;
-        () = inner.ending.cancelled() => {
+        () = store.ending.cancelled() => {
             let text = format!("{} is not taken out: the node stops", volume.root.display());
             return Err(StoreError::closed(text));
         }
-        durable = leave_in_order(inner, volume) => durable,
+        durable = leave_in_order(store, volume) => durable,
     };
-    let closed = crate::transitions::volume_failure::take_out(inner, volume).await;
+    let closed = crate::transitions::volume_failure::take_out(store, volume).await;
     info!(volume = %volume.root.display(), "volume removed");
     let late = "what was written last may not be on its disk yet: sync its file system before you \
         detach it";
@@ -146,10 +146,10 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
 ///
 /// The mark says so, unless recent replicas are still being verified: their stamp stays then, and
 /// the next start on the directory verifies them anew.
-async fn leave_in_order(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
+async fn leave_in_order(store: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let at_ms = crate::layout::dirs::now_ms();
     let leave = async {
-        let durable = commit::round(inner, volume).await;
+        let durable = commit::round(store, volume).await;
         if durable
             && volume.commits.may_stamp()
             && let Err(error) = Mark::close(volume, at_ms).await
@@ -160,6 +160,6 @@ async fn leave_in_order(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
         }
         durable
     };
-    let limit = inner.config.check_timeout;
+    let limit = store.config.check_timeout;
     tokio::time::timeout(limit, leave).await.unwrap_or(false)
 }

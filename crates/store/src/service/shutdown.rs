@@ -23,10 +23,10 @@ use crate::volume::stop_mark::Mark;
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// See [`Store::disk_stats`](crate::Store::disk_stats).
-pub fn disk_stats(inner: &StoreState) -> Vec<(String, DiskStats)> {
+pub fn disk_stats(store: &StoreState) -> Vec<(String, DiskStats)> {
     let mut seen = Vec::new();
     let mut stats = Vec::new();
-    for volume in inner.volumes() {
+    for volume in store.volumes() {
         let disk = volume.engine.disk();
         if !seen.contains(&disk.id()) {
             seen.push(disk.id());
@@ -37,31 +37,31 @@ pub fn disk_stats(inner: &StoreState) -> Vec<(String, DiskStats)> {
 }
 
 /// What each disk has done, for the record.
-fn log_disks(inner: &StoreState) {
-    for (disk, stats) in disk_stats(inner) {
+fn log_disks(store: &StoreState) {
+    for (disk, stats) in disk_stats(store) {
         info!(disk, "{stats}");
     }
 }
 
 /// See [`Store::shutdown`](crate::Store::shutdown).
-pub async fn shutdown(inner: &Arc<StoreState>) {
-    inner.ending.cancel();
-    let _changing = inner.changing.lock().await;
-    if inner.stop.is_cancelled() {
+pub async fn shutdown(store: &Arc<StoreState>) {
+    store.ending.cancel();
+    let _changing = store.changing.lock().await;
+    if store.stop.is_cancelled() {
         return;
     }
-    inner.stop.cancel();
-    if let Some(protection) = &inner.protection {
-        protection.store_ended(inner);
+    store.stop.cancel();
+    if let Some(protection) = &store.protection {
+        protection.store_ended(store);
     }
-    let pools = inner.pools();
+    let pools = store.pools();
     let mut quiet = true;
     for pool in &pools {
-        quiet &= crate::service::pool::add_remove::stop_writers(inner, pool).await;
+        quiet &= crate::service::pool::add_remove::stop_writers(store, pool).await;
     }
-    locks::write(&inner.delete_queues).clear();
-    inner.tasks.close();
-    quiet &= tokio::time::timeout(DRAIN, inner.tasks.wait())
+    locks::write(&store.delete_queues).clear();
+    store.tasks.close();
+    quiet &= tokio::time::timeout(DRAIN, store.tasks.wait())
         .await
         .is_ok();
     if quiet {
@@ -73,9 +73,9 @@ pub async fn shutdown(inner: &Arc<StoreState>) {
     } else {
         warn!("some operations have not ended: the next start walks the directories");
     }
-    close_marks(inner, quiet).await;
-    log_disks(inner);
-    for volume in inner.volumes() {
+    close_marks(store, quiet).await;
+    log_disks(store);
+    for volume in store.volumes() {
         volume.unlock();
         volume.file_system.leave(&volume);
     }
@@ -84,11 +84,11 @@ pub async fn shutdown(inner: &Arc<StoreState>) {
 
 /// Makes durable what was written last, and says in each volume that its stop was clean. Where that
 /// takes too long the mark stays open: the next start looks at the replicas that are newest.
-async fn close_marks(inner: &Arc<StoreState>, quiet: bool) {
+async fn close_marks(store: &Arc<StoreState>, quiet: bool) {
     let at_ms = now_ms();
-    let volumes = inner.volumes();
+    let volumes = store.volumes();
     let closes = volumes.iter().map(|volume| async move {
-        let durable = commit::round(inner, volume).await;
+        let durable = commit::round(store, volume).await;
         if durable && quiet && volume.commits.may_stamp() && !volume.is_failed() {
             Mark::close(volume, at_ms).await?;
         }
@@ -106,10 +106,10 @@ async fn close_marks(inner: &Arc<StoreState>, quiet: bool) {
 }
 
 /// See [`Store::mark_for_restart`](crate::Store::mark_for_restart).
-pub async fn mark_for_restart(inner: &Arc<StoreState>, expiration: Duration) {
+pub async fn mark_for_restart(store: &Arc<StoreState>, expiration: Duration) {
     let until_ms =
         now_ms().saturating_add(u64::try_from(expiration.as_millis()).unwrap_or(u64::MAX));
-    for pool in inner.pools() {
+    for pool in store.pools() {
         let mut open = Vec::new();
         pool.map.for_each(|_, slot| {
             if let Slot::Live(live) = slot

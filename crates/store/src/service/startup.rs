@@ -39,45 +39,45 @@ pub async fn open(
     shared: StoreShared,
     protection: Option<StoreProtection>,
 ) -> Result<Arc<StoreState>, StoreError> {
-    let inner = Arc::new(StoreState::new(config, events, shared, protection));
-    let opened = open_volumes(&inner).await?;
-    check_tolerance(&inner, opened.len())?;
-    name_node(&inner);
+    let store = Arc::new(StoreState::new(config, events, shared, protection));
+    let opened = open_volumes(&store).await?;
+    check_tolerance(&store, opened.len())?;
+    name_node(&store);
     for o in opened {
         let path = o.config.clone();
-        match admit(&inner, o).await {
+        match admit(&store, o).await {
             Ok(_) => {}
             Err(e) if e.kind() == StoreErrorKind::Retry => return Err(e),
-            Err(e) => note_failure(&inner, &path, &e),
+            Err(e) => note_failure(&store, &path, &e),
         }
     }
-    check_tolerance(&inner, inner.volumes().len())?;
-    if let Some(protection) = &inner.protection {
-        protection.store_opened(&inner).await?;
+    check_tolerance(&store, store.volumes().len())?;
+    if let Some(protection) = &store.protection {
+        protection.store_opened(&store).await?;
     }
-    crate::transitions::delete::start_lanes(&inner);
-    crate::background::block_scanner::start(&inner);
-    crate::background::suspects::start(&inner);
-    let served = Arc::clone(&inner);
-    inner.serve("directory scanner", move || {
+    crate::transitions::delete::start_lanes(&store);
+    crate::background::block_scanner::start(&store);
+    crate::background::suspects::start(&store);
+    let served = Arc::clone(&store);
+    store.serve("directory scanner", move || {
         directory_scanner::run(Arc::clone(&served))
     });
-    let served = Arc::clone(&inner);
-    inner.serve("idle files", move || idle_files::run(Arc::clone(&served)));
-    Ok(inner)
+    let served = Arc::clone(&store);
+    store.serve("idle files", move || idle_files::run(Arc::clone(&served)));
+    Ok(store)
 }
 
 /// Looks at the configured directories, and opens those that can be volumes of this node.
-async fn open_volumes(inner: &Arc<StoreState>) -> Result<Vec<OpenedVolume>, StoreError> {
-    let looks = directories::look_at_all(inner).await;
+async fn open_volumes(store: &Arc<StoreState>) -> Result<Vec<OpenedVolume>, StoreError> {
+    let looks = directories::look_at_all(store).await;
     if let Some(identity) = directories::whose(&looks)? {
-        *inner.identity() = identity;
+        *store.identity() = identity;
     }
-    directories::recall(inner, &looks);
+    directories::recall(store, &looks);
     let attempts = looks.iter().map(|look| async {
-        look.check(inner)?;
-        let opened = open_patiently(inner, &look.config).await?;
-        look.confirm(inner, &opened)?;
+        look.check(store)?;
+        let opened = open_patiently(store, &look.config).await?;
+        look.confirm(store, &opened)?;
         Ok::<_, StoreError>(opened)
     });
     let attempts = futures_util::future::join_all(attempts).await;
@@ -89,15 +89,15 @@ async fn open_volumes(inner: &Arc<StoreState>) -> Result<Vec<OpenedVolume>, Stor
             Err(e) if e.is_in_use() => return Err(e),
             // Nor is the volume to blame for what the process lacks.
             Err(e) if e.kind() == StoreErrorKind::Retry => return Err(e),
-            Err(e) => note_failure(inner, &look.config, &e),
+            Err(e) => note_failure(store, &look.config, &e),
         }
     }
     Ok(opened)
 }
 
 /// A node whose directories are all new gets a name.
-fn name_node(inner: &StoreState) {
-    let mut identity = inner.identity();
+fn name_node(store: &StoreState) {
+    let mut identity = store.identity();
     if identity.datanode_uuid.is_empty() {
         identity.datanode_uuid = Uuid::new_v4().to_string();
     }
@@ -106,13 +106,13 @@ fn name_node(inner: &StoreState) {
 /// Opens a volume. While the process lacks something for that, it tries again for a while: what
 /// was there before may be ending.
 async fn open_patiently(
-    inner: &StoreState,
+    store: &StoreState,
     volume: &VolumeConfig,
 ) -> Result<OpenedVolume, StoreError> {
     let until = Instant::now() + START_PATIENCE;
     let mut of_disk = 0;
     loop {
-        match inner.open_volume(volume).await {
+        match store.open_volume(volume).await {
             Err(error) if of_disk == OF_DISK_MAX && error.kind() == StoreErrorKind::Retry => {
                 // Other directories are to be served all the same.
                 return Err(StoreError::new(StoreErrorKind::Io, error.to_string()));
@@ -129,7 +129,7 @@ async fn open_patiently(
     }
 }
 
-fn note_failure(inner: &StoreState, volume: &VolumeConfig, error: &StoreError) {
+fn note_failure(store: &StoreState, volume: &VolumeConfig, error: &StoreError) {
     warn!(volume = %volume.path.display(), %error, "volume cannot be used; going on without it if \
         that is tolerated");
     let failed = FailedVolume {
@@ -138,17 +138,17 @@ fn note_failure(inner: &StoreState, volume: &VolumeConfig, error: &StoreError) {
         at: SystemTime::now(),
         capacity: 0,
     };
-    locks::write(&inner.volumes).failed.push(failed);
+    locks::write(&store.volumes).failed.push(failed);
 }
 
 /// Reasons that the refusal of a start repeats; the log has all.
 const REASONS: usize = 3;
 
 /// Whether enough volumes are healthy to go on.
-pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreError> {
-    let failures = volume_failure::summary(inner);
+pub fn check_tolerance(store: &StoreState, healthy: usize) -> Result<(), StoreError> {
+    let failures = volume_failure::summary(store);
     let failed = failures.reasons.len();
-    if tolerated(inner.tolerated_failures(), healthy, failed) {
+    if tolerated(store.tolerated_failures(), healthy, failed) {
         return Ok(());
     }
     let reasons = failures.reasons.iter().take(REASONS).map(String::as_str);
@@ -160,7 +160,7 @@ pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreEr
             "Too many failed volumes - current valid volumes: {healthy}, volumes failed: {failed}, \
              volume failures tolerated: {}; repair the directories or raise \
              dfs.datanode.failed.volumes.tolerated: {}{}",
-            inner.config.failed_volumes_tolerated,
+            store.config.failed_volumes_tolerated,
             reasons.join("; "),
             if more > 0 {
                 format!("; and {more} more")
@@ -173,7 +173,7 @@ pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreEr
 
 /// Puts an opened volume into use. A new one is formatted as soon as the cluster is known.
 pub async fn admit(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     opened: OpenedVolume,
 ) -> Result<Arc<Volume>, StoreError> {
     let path = &opened.config.path;
@@ -184,7 +184,7 @@ pub async fn admit(
         .await
         .map_err(|e| StoreError::io(&doing, e))?;
     let mount = meta.mount_of(path).await.ok();
-    let file_systems = &inner.shared.file_systems;
+    let file_systems = &store.shared.file_systems;
     let name = match &mount {
         // Its space is that of its device.
         _ if opened.engine.capabilities().stubs => path.display().to_string(),
@@ -206,21 +206,21 @@ pub async fn admit(
     };
     let mount = mount.filter(|_| !opened.engine.capabilities().stubs);
     let mount = mount.map(|mount| mount.point).unwrap_or_default();
-    let volume = list(inner, Volume::new(opened, info, mount, file_system))?;
-    let served = (Arc::clone(inner), Arc::clone(&volume));
-    inner.serve("free space", move || {
+    let volume = list(store, Volume::new(opened, info, mount, file_system))?;
+    let served = (Arc::clone(store), Arc::clone(&volume));
+    store.serve("free space", move || {
         watch_space(Arc::clone(&served.0), Arc::clone(&served.1))
     });
-    if let Err(error) = open_mark(inner, &volume).await {
+    if let Err(error) = open_mark(store, &volume).await {
         volume.set_failed();
-        volume_failure::remove_from_service(inner, &volume);
+        volume_failure::remove_from_service(store, &volume);
         return Err(error);
     }
     if volume.unclean_since.is_some() {
-        sync_earlier(inner, &volume);
+        sync_earlier(store, &volume);
     }
-    let served = (Arc::clone(inner), Arc::clone(&volume));
-    inner.serve("commit rounds", move || {
+    let served = (Arc::clone(store), Arc::clone(&volume));
+    store.serve("commit rounds", move || {
         commit::run(Arc::clone(&served.0), Arc::clone(&served.1))
     });
     Ok(volume)
@@ -238,10 +238,10 @@ async fn device_number(meta: &Meta, path: &Path) -> Result<String, IoError> {
 
 /// Makes durable, in the background, what an earlier process wrote last: no commit round of this
 /// one knows of it. The stamp stays until that is done.
-fn sync_earlier(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+fn sync_earlier(store: &Arc<StoreState>, volume: &Arc<Volume>) {
     let syncing = CommitRounds::verifying(volume);
-    let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
-    let tasks = inner.tasks.clone();
+    let (store, volume) = (Arc::clone(store), Arc::clone(volume));
+    let tasks = store.tasks.clone();
     tasks.spawn(async move {
         let meta = volume.meta(IoClass::Replication).that_syncs(true);
         let data_files = meta.data_files();
@@ -253,21 +253,21 @@ fn sync_earlier(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
         });
         tokio::select! {
             // The mark stays open.
-            () = inner.stop.cancelled() => std::mem::forget(syncing),
+            () = store.stop.cancelled() => std::mem::forget(syncing),
             () = volume.gone.cancelled() => {}
             synced = synced => if let Err(error) = synced {
                 volume.commits.note_lost();
                 warn!(volume = %volume.root.display(), %error, "cannot sync what was written \
                     before the last stop: the next start looks at it again");
-                volume_failure::suspect(&inner, &volume, &error);
+                volume_failure::suspect(&store, &volume, &error);
             }
         }
     });
 }
 
 /// Adds a volume to those that are healthy, under the next number.
-fn list(inner: &StoreState, mut volume: Volume) -> Result<Arc<Volume>, StoreError> {
-    let mut volumes = locks::write(&inner.volumes);
+fn list(store: &StoreState, mut volume: Volume) -> Result<Arc<Volume>, StoreError> {
+    let mut volumes = locks::write(&store.volumes);
     let index = volumes.next_index;
     let doing = format!("opening volume {}", volume.root.display());
     let Some(next_index) = index.checked_add(1) else {
@@ -283,7 +283,7 @@ fn list(inner: &StoreState, mut volume: Volume) -> Result<Arc<Volume>, StoreErro
             same.root.display()
         )));
     }
-    let archive_share = inner.config.archive_share;
+    let archive_share = store.config.archive_share;
     volume.shared_mount = SharedMount::find(archive_share, &volume, &volumes.healthy)
         .map_err(|what| StoreError::incompatible(format!("{doing}: {what}")))?;
     volumes.next_index = next_index;
@@ -300,8 +300,8 @@ fn list(inner: &StoreState, mut volume: Volume) -> Result<Arc<Volume>, StoreErro
 }
 
 /// Says, before anything is written to the volume, that it is in use.
-async fn open_mark(inner: &StoreState, volume: &Volume) -> Result<(), StoreError> {
-    let eighth = inner.config.page_cache / 8;
+async fn open_mark(store: &StoreState, volume: &Volume) -> Result<(), StoreError> {
+    let eighth = store.config.page_cache / 8;
     volume.commits.limit_dirty(eighth);
     let since_ms = volume.unclean_since.unwrap_or_else(now_ms);
     match (Mark::Open { since_ms }).write(volume).await {
@@ -317,7 +317,7 @@ async fn open_mark(inner: &StoreState, volume: &Volume) -> Result<(), StoreError
 }
 
 /// Writes the VERSION of a volume that has none. Called once the cluster is known.
-pub async fn format_if_new(inner: &StoreState, volume: &Volume) -> Result<(), StoreError> {
+pub async fn format_if_new(store: &StoreState, volume: &Volume) -> Result<(), StoreError> {
     let doing = format!("formatting volume {}", volume.root.display());
     let failed = |e| StoreError::io(&doing, e);
     let meta = volume.meta(IoClass::ClientWrite);
@@ -326,7 +326,7 @@ pub async fn format_if_new(inner: &StoreState, volume: &Volume) -> Result<(), St
         return Ok(());
     }
     let version = {
-        let identity = inner.identity();
+        let identity = store.identity();
         VolumeVersion {
             storage_id: volume.info.id.to_string(),
             cluster_id: identity.cluster_id.clone(),

@@ -462,8 +462,8 @@ async fn a_replica_goes_elsewhere_with_the_latch_of_its_block() {
     let mut writer = on_first_volume(&node, 1).await;
     let rule = FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Write]);
     let rule = faults.add(rule.times(1));
-    let inner = &node.store.0;
-    let pool = inner.pool(&pool()).expect("there");
+    let store = &node.store.0;
+    let pool = store.pool(&pool()).expect("there");
     writer.acks().set_bytes_shown(300);
     let latch = pool.latches.acquire(1).await;
     let volume = writer.storage().id.clone();

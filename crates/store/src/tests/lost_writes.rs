@@ -73,8 +73,8 @@ async fn a_sync_waits_for_what_may_hear_of_lost_bytes_first() {
     let writes_back = || FaultRule::new(Effect::Delay(slow)).on(&[IoOp::Writeback]);
     let waits = faults.add(writes_back().at(|path| path.ends_with("blk_5")));
     faults.add(errno(IoOp::Writeback, "blk_5").times(1));
-    let (inner, first) = (Arc::clone(&node.store.0), volume(&node));
-    let running = tokio::spawn(async move { commit::round(&inner, &first).await });
+    let (store, first) = (Arc::clone(&node.store.0), volume(&node));
+    let running = tokio::spawn(async move { commit::round(&store, &first).await });
     while faults.fired(waits) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -149,8 +149,7 @@ async fn a_move_from_a_disk_that_hangs_does_not_look_like_one_of_its_target() {
     let volumes = store.volumes();
     let moving = tokio::spawn(async move {
         let block = block(5, 1001, 0);
-        crate::background::move_replica::move_block(&store, &block, StorageType::Archive, None)
-            .await
+        crate::background::move_replica::move_block(store, block, StorageType::Archive, None).await
     });
     while faults.fired(rule) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;

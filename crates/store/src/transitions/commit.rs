@@ -26,7 +26,7 @@ const AT_ONCE: usize = 2;
 /// Takes note that `written` of the data file of a replica, and its checksums, were written. A
 /// quantum of dirty bytes is written back at once, in the background.
 pub fn touch(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
     (data, meta): (&Arc<dyn EngineFile>, &Arc<dyn EngineFile>),
@@ -46,11 +46,11 @@ pub fn touch(
     let Some((touched, range)) = volume.commits.touch(&volume, touched, written) else {
         return;
     };
-    let (tasks, inner) = (inner.tasks.clone(), Arc::clone(inner));
+    let (tasks, store) = (store.tasks.clone(), Arc::clone(store));
     tasks.spawn(async move {
         let work = volume.commits.write_back(&touched.data, range);
         if let Err(error) = touched.watched(&volume.commits, work).await {
-            failed(&inner, &volume, &touched, &error).await;
+            failed(&store, &volume, &touched, &error).await;
         }
     });
 }
@@ -65,15 +65,15 @@ fn address_of(pool: &Arc<Pool>) -> usize {
 }
 
 /// Carries out the rounds of a volume until the store stops or the volume leaves.
-pub async fn run(inner: Arc<StoreState>, volume: Arc<Volume>) {
+pub async fn run(store: Arc<StoreState>, volume: Arc<Volume>) {
     loop {
         tokio::select! {
-            () = inner.stop.cancelled() => return,
+            () = store.stop.cancelled() => return,
             () = volume.gone.cancelled() => return,
-            () = tokio::time::sleep(inner.config.commit_interval) => {}
+            () = tokio::time::sleep(store.config.commit_interval) => {}
             () = volume.commits.early.notified() => {}
         }
-        round(&inner, &volume).await;
+        round(&store, &volume).await;
     }
 }
 
@@ -90,7 +90,7 @@ impl Drop for LostOnPanic<'_> {
 
 /// Makes all that was written before it durable; whether that was so. Also the last thing before a
 /// clean stop.
-pub async fn round(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
+pub async fn round(store: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let rounds = &volume.commits;
     let _running = rounds.running.lock().await;
     let began = now_ms();
@@ -109,16 +109,16 @@ pub async fn round(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     }
     // All are on the device before the first sync: one commit of the file system's log is enough
     // for them then. A commit for each holds up the threads that create and rename files.
-    let mut durable = each(&replicas, inner, volume, |touched| {
+    let mut durable = each(&replicas, store, volume, |touched| {
         touched.watched(rounds, touched.write_back(rounds))
     })
     .await;
-    durable &= each(&replicas, inner, volume, |touched| {
+    durable &= each(&replicas, store, volume, |touched| {
         touched.watched(rounds, touched.sync())
     })
     .await;
     for dir in &dirs {
-        durable &= sync_names(inner, volume, dir).await;
+        durable &= sync_names(store, volume, dir).await;
     }
     drop(replicas);
     rounds.ended.notify_waiters();
@@ -135,7 +135,7 @@ pub async fn round(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
 
 /// Makes the names in a directory durable; whether that was so. The next round tries again what
 /// failed, but the kernel may not tell of it twice.
-async fn sync_names(inner: &Arc<StoreState>, volume: &Arc<Volume>, dir: &Path) -> bool {
+async fn sync_names(store: &Arc<StoreState>, volume: &Arc<Volume>, dir: &Path) -> bool {
     let error = match volume.meta(CLASS).sync_dir(dir).await {
         Ok(()) => return true,
         // No names are left to make durable: a pool was removed, for example.
@@ -151,7 +151,7 @@ async fn sync_names(inner: &Arc<StoreState>, volume: &Arc<Volume>, dir: &Path) -
         volume.commits.note_lost();
         volume.commits.touch_dir(dir);
         warn!(dir = %dir.display(), %error, "cannot make the names in a directory durable");
-        volume_failure::suspect(inner, volume, &error);
+        volume_failure::suspect(store, volume, &error);
     }
     false
 }
@@ -159,7 +159,7 @@ async fn sync_names(inner: &Arc<StoreState>, volume: &Arc<Volume>, dir: &Path) -
 /// Does it for every replica, a few at a time; whether that worked for all.
 async fn each<'a, F>(
     replicas: &'a [Touched],
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     volume: &Arc<Volume>,
     work: impl Fn(&'a Touched) -> F,
 ) -> bool
@@ -172,7 +172,7 @@ where
         for (touched, outcome) in some.iter().zip(outcomes) {
             if let Err(error) = outcome {
                 all = false;
-                failed(inner, volume, touched, &error).await;
+                failed(store, volume, touched, &error).await;
             }
         }
     }
@@ -181,14 +181,14 @@ where
 
 /// The kernel tells once that bytes did not reach the device. Nothing of the replica counts as
 /// synced from then on, and a NameNode that counts on it hears of it.
-async fn failed(inner: &Arc<StoreState>, volume: &Arc<Volume>, touched: &Touched, error: &IoError) {
+async fn failed(store: &Arc<StoreState>, volume: &Arc<Volume>, touched: &Touched, error: &IoError) {
     if volume.is_failed() {
         return;
     }
     let event = touched.replica.lost_event(error);
-    volume_failure::suspect(inner, volume, error);
+    volume_failure::suspect(store, volume, error);
     if let Some(event) = event {
-        inner.send_event(event).await;
+        store.send_event(event).await;
     }
 }
 

@@ -37,34 +37,34 @@ use crate::volume::{BlockPoolSlice, Volume};
 const WAITING_MAX: usize = 16 * 1024;
 
 /// Starts the lanes of every volume that has none.
-pub fn start_lanes(inner: &Arc<StoreState>) {
-    for volume in inner.volumes() {
-        let mut queues = locks::write(&inner.delete_queues);
+pub fn start_lanes(store: &Arc<StoreState>) {
+    for volume in store.volumes() {
+        let mut queues = locks::write(&store.delete_queues);
         if queues.contains_key(&volume.index) {
             continue;
         }
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         queues.insert(volume.index, sender);
-        inner
+        store
             .tasks
-            .spawn(work_off(Arc::clone(inner), volume, receiver));
+            .spawn(work_off(Arc::clone(store), volume, receiver));
     }
 }
 
 /// Removes what comes through the queue, several at a time, until the store stops.
-async fn work_off(inner: Arc<StoreState>, volume: Arc<Volume>, receiver: mpsc::Receiver<Delete>) {
-    let lanes = inner.config.delete_lanes_per_volume.max(1);
+async fn work_off(store: Arc<StoreState>, volume: Arc<Volume>, receiver: mpsc::Receiver<Delete>) {
+    let lanes = store.config.delete_lanes_per_volume.max(1);
     let orders = futures_util::stream::unfold(receiver, |mut receiver| async move {
         receiver.recv().await.map(|order| (order, receiver))
     });
-    let work = orders.for_each_concurrent(lanes, |order| remove(&inner, &volume, order));
+    let work = orders.for_each_concurrent(lanes, |order| remove(&store, &volume, order));
     tokio::select! {
-        () = inner.stop.cancelled() => {}
+        () = store.stop.cancelled() => {}
         () = work => {}
     }
 }
 
-async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
+async fn remove(store: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
     let meta = volume.meta(IoClass::Delete);
     match order {
         Delete::Leftover(path) => match meta.remove_dir_all(&path).await {
@@ -96,12 +96,12 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
                     warn!(%block, %error, "cannot remove a deleted replica; it is tried again at \
                         the next start");
                     if error.kind().suspects_volume() {
-                        crate::transitions::volume_failure::suspect(inner, volume, &error);
+                        crate::transitions::volume_failure::suspect(store, volume, &error);
                     }
                 }
             }
             if tell {
-                inner
+                store
                     .send_event(StoreEvent::Deleted {
                         block,
                         storage: volume.info.clone(),
@@ -130,12 +130,12 @@ fn remove_files(data_files: &DataFiles, files: &[PathBuf]) -> Result<u64, IoErro
 /// Takes a replica out of the map and its files out of the way. The caller holds the block's
 /// latch.
 pub async fn discard(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     tell: bool,
 ) -> Result<(), StoreError> {
-    let stopped = match stop_writer(inner, pool, id).await {
+    let stopped = match stop_writer(store, pool, id).await {
         // Its writer gave it up and removed it while we waited.
         Err(e) if e.kind() == StoreErrorKind::NotFound => return Ok(()),
         other => other?,
@@ -150,20 +150,20 @@ pub async fn discard(
     let slot = pool.slot(id)?;
     let slice = pool.slice(slot.volume())?;
     pool.map.remove(id);
-    discard_files(inner, pool, &slice, place, slot.block(id), tell).await
+    discard_files(store, pool, &slice, place, slot.block(id), tell).await
 }
 
 /// What protects replicas keeps what it needs of the data that is about to leave its place.
 async fn before_change(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     (slice, place): (&BlockPoolSlice, ReplicaDir),
     id: i64,
 ) {
-    if let Some(protection) = &inner.protection {
+    if let Some(protection) = &store.protection {
         let data = directory(slice, place, id).join(names::data_name(id));
         let (at, change) = ((id, &slice.volume), ReplicaChange::Gone);
         protection
-            .before_change(inner, &slice.pool, at, data, change)
+            .before_change(store, &slice.pool, at, data, change)
             .await;
     }
 }
@@ -171,7 +171,7 @@ async fn before_change(
 /// Takes the files of a replica out of the way that is no longer in the map; to the trash while a
 /// rolling upgrade runs.
 pub async fn discard_files(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     slice: &Arc<BlockPoolSlice>,
     place: ReplicaDir,
@@ -180,10 +180,10 @@ pub async fn discard_files(
 ) -> Result<(), StoreError> {
     let failed = |e| {
         let e = StoreError::io(format!("deleting replica {block}"), e);
-        examine(inner, &slice.volume, e)
+        examine(store, &slice.volume, e)
     };
     if place != ReplicaDir::Temporary {
-        before_change(inner, (slice, place), block.id).await;
+        before_change(store, (slice, place), block.id).await;
     }
     if let Some(trash) = trash::trash_for(pool, slice, place, block.id).filter(|_| tell)
         && let Some(bytes) = trash::to_trash(slice, place, block, trash)
@@ -193,7 +193,7 @@ pub async fn discard_files(
         slice.used.sub(bytes);
         slice.held.trash.add(bytes);
         let storage = slice.volume.info.clone();
-        inner
+        store
             .send_event(StoreEvent::Deleted {
                 block: pool.extended(block),
                 storage,
@@ -209,13 +209,13 @@ pub async fn discard_files(
         files,
         tell,
     };
-    enqueue(inner, &slice.volume, order).await;
+    enqueue(store, &slice.volume, order).await;
     Ok(())
 }
 
 /// Gives an order to the lanes of a volume; waits when they are behind.
-async fn enqueue(inner: &StoreState, volume: &Volume, order: Delete) {
-    let queue = locks::read(&inner.delete_queues)
+async fn enqueue(store: &StoreState, volume: &Volume, order: Delete) {
+    let queue = locks::read(&store.delete_queues)
         .get(&volume.index)
         .cloned();
     if let Some(queue) = queue
@@ -273,7 +273,7 @@ fn rename_if_there(from: &Path, to: &Path) -> Result<bool, IoError> {
 
 /// Puts a directory (or what is left of one) aside at once and has the lanes remove it.
 pub async fn remove_later(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     slice: &Arc<BlockPoolSlice>,
     path: &Path,
 ) -> Result<(), IoError> {
@@ -287,7 +287,7 @@ pub async fn remove_later(
         Err(e) if e.kind() == IoErrorKind::NotFound => Ok(()),
         Err(e) => Err(e),
         Ok(()) => {
-            clear_leftovers(inner, slice, vec![aside]);
+            clear_leftovers(store, slice, vec![aside]);
             Ok(())
         }
     }
@@ -295,21 +295,21 @@ pub async fn remove_later(
 
 /// Has the lanes remove what an earlier process left.
 pub fn clear_leftovers(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     slice: &Arc<BlockPoolSlice>,
     leftovers: Vec<PathBuf>,
 ) {
-    let (inner, slice) = (Arc::clone(inner), Arc::clone(slice));
-    inner.tasks.clone().spawn(async move {
+    let (store, slice) = (Arc::clone(store), Arc::clone(slice));
+    store.tasks.clone().spawn(async move {
         for path in leftovers {
-            enqueue(&inner, &slice.volume, Delete::Leftover(path)).await;
+            enqueue(&store, &slice.volume, Delete::Leftover(path)).await;
         }
     });
 }
 
 /// Puts the files of a replica out of the way that is not in the map because another of the same
 /// block is.
-pub async fn delete_duplicate(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
+pub async fn delete_duplicate(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
     let place = slot.place();
     let block = slot.block(id);
     let Ok(slice) = pool.slice(slot.volume()) else {
@@ -323,7 +323,7 @@ pub async fn delete_duplicate(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64
                 files,
                 tell: false,
             };
-            enqueue(inner, &slice.volume, order).await;
+            enqueue(store, &slice.volume, order).await;
         }
         Err(error) => warn!(%block, %error, "cannot delete the duplicate of a replica"),
     }

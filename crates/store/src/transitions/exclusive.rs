@@ -25,12 +25,12 @@ pub enum Stopped {
 /// Stops the writer of a replica, if there is one. The caller holds the block's latch.
 ///
 /// Errors: `NotFound`; `WriterBusy` when the writer does not stop in time.
-pub async fn stop_writer(inner: &StoreState, pool: &Pool, id: i64) -> Result<Stopped, StoreError> {
+pub async fn stop_writer(store: &StoreState, pool: &Pool, id: i64) -> Result<Stopped, StoreError> {
     loop {
         match pool.slot(id)? {
             Slot::Finalized(replica) => return Ok(Stopped::Finalized(replica)),
             Slot::Live(live) => {
-                let writer_lock = stop_live_writer(inner, &live).await?;
+                let writer_lock = stop_live_writer(store, &live).await?;
                 // It may have finalized the replica just before it stopped.
                 if pool.map.is_live(&live) {
                     return Ok(Stopped::Live(live, writer_lock));
@@ -44,11 +44,11 @@ pub async fn stop_writer(inner: &StoreState, pool: &Pool, id: i64) -> Result<Sto
 ///
 /// Errors: `WriterBusy` when the writer does not stop in time.
 pub async fn stop_live_writer(
-    inner: &StoreState,
+    store: &StoreState,
     live: &LiveReplica,
 ) -> Result<WriterLock, StoreError> {
     live.status().cancel.cancel();
-    let limit = inner.config.writer_stop_timeout;
+    let limit = store.config.writer_stop_timeout;
     match tokio::time::timeout(limit, Arc::clone(&live.writer).lock_owned()).await {
         Ok(guard) => Ok(Arc::new(guard)),
         Err(_) => Err(StoreError::new(

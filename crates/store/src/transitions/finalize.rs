@@ -19,11 +19,11 @@ use crate::types::{ReplicaRef, StoreEvent};
 /// bytes are, too: they came from a writer that did not get so far. After a failed sync this one
 /// would promise what is not known: then it fails.
 pub async fn finalize_recovered(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
 ) -> Result<ReplicaRef, StoreError> {
-    let durable = inner.config.sync_on_close;
+    let durable = store.config.sync_on_close;
     let finalize = async {
         if durable {
             let pair = live.pair();
@@ -42,25 +42,25 @@ pub async fn finalize_recovered(
             })?;
             live.refuse_after_failed_sync()?;
         }
-        finalize_live(inner, pool, live, durable).await
+        finalize_live(store, pool, live, durable).await
     };
     finalize
         .await
-        .map_err(|e| examine(inner, &live.slice.volume, e))
+        .map_err(|e| examine(store, &live.slice.volume, e))
 }
 
 /// Moves the files of a live replica to `finalized` and the replica in the map. The caller has the
 /// right to it, and all of its bytes are settled. `durable`: the new names outlive power loss when
 /// it returns.
 pub async fn finalize_live(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
     durable: bool,
 ) -> Result<ReplicaRef, StoreError> {
     let status = live.snapshot();
     let block = live.block();
-    may_finalize(inner, &status, block)?;
+    may_finalize(store, &status, block)?;
     if !pool.map.is_live(live) {
         return Err(StoreError::not_found(format!(
             "{block} was deleted while it was written"
@@ -93,14 +93,14 @@ pub async fn finalize_live(
             "{block} was deleted, or a better replica of it was found, while it was finalized"
         )));
     }
-    if let Some(protection) = &inner.protection {
+    if let Some(protection) = &store.protection {
         protection.finalized(live, done.len);
     }
     if live.status().sync_failed {
         // Bytes of it did not reach the disk, whatever the page cache still has.
         let storage = live.slice.volume.info.clone();
         let block = pool.extended(block);
-        inner
+        store
             .send_event(StoreEvent::Corrupt { block, storage })
             .await;
     }
@@ -145,7 +145,7 @@ async fn move_files(live: &LiveReplica, status: &Status, durable: bool) -> Resul
 }
 
 /// Whether a replica that was not reported as finalized may become so now.
-fn may_finalize(inner: &StoreState, status: &Status, block: Block) -> Result<(), StoreError> {
+fn may_finalize(store: &StoreState, status: &Status, block: Block) -> Result<(), StoreError> {
     let step = if status.state == ReplicaState::Rur {
         Move::EndRecovery
     } else {
@@ -157,7 +157,7 @@ fn may_finalize(inner: &StoreState, status: &Status, block: Block) -> Result<(),
             status.state
         )));
     }
-    if inner.stop.is_cancelled() {
+    if store.stop.is_cancelled() {
         return Err(StoreError::closed("the store is shut down"));
     }
     Ok(())

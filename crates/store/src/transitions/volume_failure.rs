@@ -21,36 +21,36 @@ use crate::volume::{BlockPoolSlice, GoodCheck, Volume, health};
 
 /// Takes note of an error that says that the medium or the file system is damaged, and checks the
 /// volume in the background; it fails if the check fails.
-pub fn suspect(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: &IoError) {
-    if volume.is_failed() || inner.stop.is_cancelled() {
+pub fn suspect(store: &Arc<StoreState>, volume: &Arc<Volume>, error: &IoError) {
+    if volume.is_failed() || store.stop.is_cancelled() {
         return;
     }
-    note(inner, volume, error);
-    check_soon(inner, volume);
+    note(store, volume, error);
+    check_soon(store, volume);
 }
 
 /// Checks a volume in the background.
-pub fn check_soon(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+pub fn check_soon(store: &Arc<StoreState>, volume: &Arc<Volume>) {
     // One that waits for its turn serves all who ask meanwhile.
     if volume.check_waits.swap(true, Ordering::AcqRel) {
         return;
     }
-    let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
-    let tracker = inner.tasks.clone();
+    let (store, volume) = (Arc::clone(store), Arc::clone(volume));
+    let tracker = store.tasks.clone();
     tracker.spawn(async move {
-        check(&inner, &volume).await;
+        check(&store, &volume).await;
         volume.check_waits.store(false, Ordering::Release);
     });
 }
 
 /// Counts an error by its place, unless it is of another volume: what copies names both. Errors in
 /// too many places have the volume given up.
-fn note(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: &IoError) {
+fn note(store: &Arc<StoreState>, volume: &Arc<Volume>, error: &IoError) {
     let path = error.path();
     if !path.starts_with(&volume.root) {
         return;
     }
-    let config = inner.config.errors;
+    let config = store.config.errors;
     let (places, new) = volume.errors.note(path, config.window);
     if !new {
         return;
@@ -62,9 +62,9 @@ fn note(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: &IoError) {
     }
     volume.errors.changed.notify_one();
     if config.limit > 0 && places >= config.limit {
-        let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
-        let tracker = inner.tasks.clone();
-        tracker.spawn(async move { give_up(&inner, &volume, places).await });
+        let (store, volume) = (Arc::clone(store), Arc::clone(volume));
+        let tracker = store.tasks.clone();
+        tracker.spawn(async move { give_up(&store, &volume, places).await });
     }
 }
 
@@ -79,13 +79,13 @@ fn replica_at(volume: &Volume, path: &Path) -> Option<(PoolId, i64)> {
 
 /// Fails a volume with errors in too many places, if the node may go on without it. Else it is
 /// served as far as it can be read.
-async fn give_up(inner: &Arc<StoreState>, volume: &Arc<Volume>, places: usize) {
-    let turn = inner.failing.lock().await;
-    if volume.is_failed() || inner.stop.is_cancelled() {
+async fn give_up(store: &Arc<StoreState>, volume: &Arc<Volume>, places: usize) {
+    let turn = store.failing.lock().await;
+    if volume.is_failed() || store.stop.is_cancelled() {
         return;
     }
     let (healthy, failed) = {
-        let volumes = locks::read(&inner.volumes);
+        let volumes = locks::read(&store.volumes);
         let healthy = volumes.healthy.iter().filter(|v| !v.is_failed()).count();
         let failing = volumes.healthy.len() - healthy;
         (
@@ -93,13 +93,13 @@ async fn give_up(inner: &Arc<StoreState>, volume: &Arc<Volume>, places: usize) {
             volumes.failed.len() + failing + 1,
         )
     };
-    let minutes = inner.config.errors.window.as_secs().div_ceil(60);
+    let minutes = store.config.errors.window.as_secs().div_ceil(60);
     // What can be read of it is worth more than nothing.
-    let protection = inner.protection.as_ref();
-    let spare = protection.is_none_or(|p| p.can_do_without(inner, volume));
-    if spare && tolerated(inner.tolerated_failures(), healthy, failed) {
+    let protection = store.protection.as_ref();
+    let spare = protection.is_none_or(|p| p.can_do_without(store, volume));
+    if spare && tolerated(store.tolerated_failures(), healthy, failed) {
         let reason = format!("errors in {places} places within {minutes} minutes");
-        fail_in_turn(inner, volume, &reason, turn).await;
+        fail_in_turn(store, volume, &reason, turn).await;
     } else if !volume.errors.is_told.swap(true, Ordering::Relaxed) {
         error!(volume = %volume.root.display(), places, minutes, "the disk has too many errors, \
             and the node may not go on without it (dfs.datanode.failed.volumes.tolerated, or data \
@@ -125,20 +125,20 @@ const LACKED_MAX: u32 = 3;
 
 /// Checks a volume and fails it if the check fails or does not end in time. While a check runs,
 /// others of the same volume wait for it and share its result.
-pub async fn check(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+pub async fn check(store: &Arc<StoreState>, volume: &Arc<Volume>) {
     let asked = Instant::now();
-    let good_for = inner.config.check_min_gap.min(GOOD_FOR);
-    check_unless(inner, volume, |last| last.ended + good_for > asked).await;
+    let good_for = store.config.check_min_gap.min(GOOD_FOR);
+    check_unless(store, volume, |last| last.ended + good_for > asked).await;
 }
 
 /// As [`check`], by a check that begins after `since`: what failed then may have been the last that
 /// the disk did.
-pub async fn check_since(inner: &Arc<StoreState>, volume: &Arc<Volume>, since: Instant) {
-    check_unless(inner, volume, |last| last.began >= since).await;
+pub async fn check_since(store: &Arc<StoreState>, volume: &Arc<Volume>, since: Instant) {
+    check_unless(store, volume, |last| last.began >= since).await;
 }
 
 async fn check_unless(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     volume: &Arc<Volume>,
     suffices: impl Fn(&GoodCheck) -> bool,
 ) {
@@ -146,7 +146,7 @@ async fn check_unless(
     if volume.is_failed() || checked.as_ref().is_some_and(suffices) {
         return;
     }
-    let limit = inner.config.check_timeout;
+    let limit = store.config.check_timeout;
     let mut lacked = 0;
     let reason = loop {
         let began = Instant::now();
@@ -159,7 +159,7 @@ async fn check_unless(
             }
             // The check failed, not the volume.
             Ok(Err(error)) if lacked < LACKED_MAX && error.lacks().is_some() => tokio::select! {
-                () = inner.stop.cancelled() => return,
+                () = store.stop.cancelled() => return,
                 () = volume.gone.cancelled() => return,
                 () = tokio::time::sleep(LACKING) => {
                     let means = error.lacks().filter(|means| is_of_the_disk(*means));
@@ -173,8 +173,8 @@ async fn check_unless(
         }
     };
     drop(checked);
-    if !inner.stop.is_cancelled() {
-        fail(inner, volume, &reason).await;
+    if !store.stop.is_cancelled() {
+        fail(store, volume, &reason).await;
     }
 }
 
@@ -188,9 +188,9 @@ fn has_all(volume: &Volume, slices: &[Arc<BlockPoolSlice>]) -> bool {
 
 /// Looks at a failed operation: when it suspects the volume, the volume is checked. Gives the
 /// error back.
-pub fn examine(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: StoreError) -> StoreError {
+pub fn examine(store: &Arc<StoreState>, volume: &Arc<Volume>, error: StoreError) -> StoreError {
     if let Some(io) = error.io_error().filter(|e| e.kind().suspects_volume()) {
-        suspect(inner, volume, io);
+        suspect(store, volume, io);
     }
     if volume.is_failed() && error.kind() == StoreErrorKind::Io {
         return StoreError::new(StoreErrorKind::VolumeFailed, error.to_string());
@@ -199,52 +199,52 @@ pub fn examine(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: StoreError)
 }
 
 /// Takes a failed volume out of use: its replicas are dropped from the maps, its writers stopped.
-pub async fn fail(inner: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
+pub async fn fail(store: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
     if !volume.set_failed() {
         return;
     }
-    let turn = inner.failing.lock().await;
-    leave_service(inner, volume, reason, turn).await;
+    let turn = store.failing.lock().await;
+    leave_service(store, volume, reason, turn).await;
 }
 
 /// As [`fail`], of which it is the turn.
 async fn fail_in_turn(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     volume: &Arc<Volume>,
     reason: &str,
     turn: MutexGuard<'_, ()>,
 ) {
     if volume.set_failed() {
-        leave_service(inner, volume, reason, turn).await;
+        leave_service(store, volume, reason, turn).await;
     }
 }
 
 async fn leave_service(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     volume: &Arc<Volume>,
     reason: &str,
     _turn: MutexGuard<'_, ()>,
 ) {
     error!(volume = %volume.root.display(), storage = %volume.info.id, reason, "volume has failed");
     // A task of its own: what noticed the failure may be among what ends with the volume.
-    let retired = retire(Arc::clone(inner), Arc::clone(volume), reason.to_owned());
-    let _ended = inner.tasks.spawn(retired.in_current_span()).await;
+    let retired = retire(Arc::clone(store), Arc::clone(volume), reason.to_owned());
+    let _ended = store.tasks.spawn(retired.in_current_span()).await;
 }
 
 /// Does and tells what follows from the failure of a volume.
-async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
-    let (inner, volume) = (&inner, &volume);
-    if let Some(protection) = &inner.protection {
-        protection.volume_failed(inner, volume);
+async fn retire(store: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
+    let (store, volume) = (&store, &volume);
+    if let Some(protection) = &store.protection {
+        protection.volume_failed(store, volume);
     }
-    remove_from_service(inner, volume);
-    let Leaving { mut lost, closed } = leave(inner, volume, true);
+    remove_from_service(store, volume);
+    let Leaving { mut lost, closed } = leave(store, volume, true);
     let until = tokio::time::Instant::now() + SOON;
     let soon = tokio::time::timeout_at(until, lost.recv()).await;
     // The operator who hears of it may put the directory in again at once.
     let _ = tokio::time::timeout_at(until, closed.cancelled()).await;
     let (healthy, failed) = {
-        let mut volumes = locks::write(&inner.volumes);
+        let mut volumes = locks::write(&store.volumes);
         let capacity = volume.numbers().capacity;
         volumes.failed.push(FailedVolume {
             path: volume.root.clone(),
@@ -254,10 +254,10 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
         });
         (volumes.healthy.len(), volumes.failed.len())
     };
-    let fatal = !tolerated(inner.tolerated_failures(), healthy, failed);
+    let fatal = !tolerated(store.tolerated_failures(), healthy, failed);
     warn!(volume = %volume.root.display(), healthy, failed, fatal, "replicas of the failed volume \
         are no longer served");
-    inner
+    store
         .send_event(StoreEvent::VolumeFailed {
             path: volume.root.clone(),
             storage: volume.info.clone(),
@@ -269,25 +269,25 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
         return;
     }
     match soon {
-        Ok(lost) => send_lost(inner, volume, lost.unwrap_or_default()).await,
-        Err(_) => send_lost_once_known(inner, volume, lost).await,
+        Ok(lost) => send_lost(store, volume, lost.unwrap_or_default()).await,
+        Err(_) => send_lost_once_known(store, volume, lost).await,
     }
 }
 
 /// Takes a volume out of use that has not failed. Waits until its directory is given up, but no
 /// longer than a check of it may take, nor when the node stops. Closing a file writes what it has,
 /// and the disk may give no answer. Whether it is given up.
-pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
-    if let Some(protection) = &inner.protection {
+pub async fn take_out(store: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
+    if let Some(protection) = &store.protection {
         protection.volume_left(volume);
     }
-    remove_from_service(inner, volume);
-    let Leaving { lost, closed } = leave(inner, volume, true);
-    send_lost_later(inner, volume, lost);
-    let limit = inner.config.check_timeout;
+    remove_from_service(store, volume);
+    let Leaving { lost, closed } = leave(store, volume, true);
+    send_lost_later(store, volume, lost);
+    let limit = store.config.check_timeout;
     let closed = tokio::select! {
         closed = tokio::time::timeout(limit, closed.cancelled()) => closed.is_ok(),
-        () = inner.ending.cancelled() => false,
+        () = store.ending.cancelled() => false,
     };
     if !closed {
         warn!(volume = %volume.root.display(), "the files of a volume that was taken out are not \
@@ -298,17 +298,17 @@ pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
 
 /// Drops once more what is known of a volume that failed while a pool was read from it. Its failure
 /// did not find the pool, or what was put into the map since.
-pub fn leave_if_failed(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+pub fn leave_if_failed(store: &Arc<StoreState>, volume: &Arc<Volume>) {
     if volume.is_failed() {
-        send_lost_later(inner, volume, leave(inner, volume, false).lost);
+        send_lost_later(store, volume, leave(store, volume, false).lost);
     }
 }
 
 /// Tells what left with a volume behind the caller's back, since the channel of events may be full
 /// for a while.
-fn send_lost_later(inner: &Arc<StoreState>, volume: &Arc<Volume>, lost: Lost) {
-    let (told_of, told) = (Arc::clone(inner), Arc::clone(volume));
-    let tracker = inner.tasks.clone();
+fn send_lost_later(store: &Arc<StoreState>, volume: &Arc<Volume>, lost: Lost) {
+    let (told_of, told) = (Arc::clone(store), Arc::clone(volume));
+    let tracker = store.tasks.clone();
     tracker.spawn(async move { send_lost_once_known(&told_of, &told, lost).await });
 }
 
@@ -324,10 +324,10 @@ type Lost = mpsc::Receiver<Vec<ExtendedBlock>>;
 
 /// Drops what a volume had that left, and with `give_up` its lock, on a thread of its own. Closing
 /// a file may take as long as its disk gives no answer.
-fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leaving {
+fn leave(store: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leaving {
     let (send, lost) = mpsc::channel(1);
     let closed = CancellationToken::new();
-    let (out_of, leaver, done) = (Arc::clone(inner), Arc::clone(volume), closed.clone());
+    let (out_of, leaver, done) = (Arc::clone(store), Arc::clone(volume), closed.clone());
     // A task that hears of the lost volume may begin something.
     let runtime = tokio::runtime::Handle::current();
     let leave = move || {
@@ -354,22 +354,22 @@ fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leavin
 }
 
 /// Tells what left with a volume once that is known, unless the node stops before.
-async fn send_lost_once_known(inner: &Arc<StoreState>, volume: &Volume, mut lost: Lost) {
+async fn send_lost_once_known(store: &Arc<StoreState>, volume: &Volume, mut lost: Lost) {
     let told = async {
         let lost = lost.recv().await.unwrap_or_default();
-        send_lost(inner, volume, lost).await;
+        send_lost(store, volume, lost).await;
     };
     tokio::select! {
-        () = inner.stop.cancelled() => {}
+        () = store.stop.cancelled() => {}
         () = told => {}
     }
 }
 
 /// Sends an event for every replica that left with a volume, as Apache's DataNode tells of each. A
 /// NameNode keeps a replica of a storage that is no longer reported until then.
-async fn send_lost(inner: &Arc<StoreState>, volume: &Volume, lost: Vec<ExtendedBlock>) {
+async fn send_lost(store: &Arc<StoreState>, volume: &Volume, lost: Vec<ExtendedBlock>) {
     for block in lost {
-        inner
+        store
             .send_event(StoreEvent::Lost {
                 block,
                 storage: volume.info.clone(),
@@ -379,19 +379,19 @@ async fn send_lost(inner: &Arc<StoreState>, volume: &Volume, lost: Vec<ExtendedB
 }
 
 /// Nothing more is placed on the volume, deleted from it or scanned.
-pub fn remove_from_service(inner: &StoreState, volume: &Volume) {
-    locks::write(&inner.volumes)
+pub fn remove_from_service(store: &StoreState, volume: &Volume) {
+    locks::write(&store.volumes)
         .healthy
         .retain(|v| v.index != volume.index);
-    locks::write(&inner.delete_queues).remove(&volume.index);
-    locks::write(&inner.suspects).remove(&volume.index);
+    locks::write(&store.delete_queues).remove(&volume.index);
+    locks::write(&store.suspects).remove(&volume.index);
 }
 
 /// Removes the volume's replicas from the maps of all pools and cancels their writers. Gives those
 /// that NameNodes know of, and what was removed.
-fn drop_replicas(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
+fn drop_replicas(store: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
     let (mut lost, mut left) = (Vec::new(), Vec::new());
-    for pool in inner.pools() {
+    for pool in store.pools() {
         for gone in pool.leave(volume.index) {
             if let Slot::Live(live) = &gone.slot {
                 let status = live.status();
@@ -409,14 +409,14 @@ fn drop_replicas(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Ve
 }
 
 /// Checks several volumes at the same time: one that hangs does not hold the others up.
-pub async fn check_all(inner: &Arc<StoreState>, volumes: &[Arc<Volume>]) {
-    futures_util::future::join_all(volumes.iter().map(|v| check(inner, v))).await;
+pub async fn check_all(store: &Arc<StoreState>, volumes: &[Arc<Volume>]) {
+    futures_util::future::join_all(volumes.iter().map(|v| check(store, v))).await;
 }
 
 /// Directories that failed, for heartbeats.
 #[must_use]
-pub fn summary(inner: &StoreState) -> FailureSummary {
-    let volumes = locks::read(&inner.volumes);
+pub fn summary(store: &StoreState) -> FailureSummary {
+    let volumes = locks::read(&store.volumes);
     let failed = &volumes.failed;
     let last = failed.iter().map(|f| f.at).max();
     let last_failure_ms = last

@@ -79,8 +79,9 @@ pub struct Touched {
     dirty: Range<u64>,
 }
 
+/// What is written and may not be durable, and how fast it becomes so.
 #[derive(Debug, Default)]
-struct State {
+struct Uncommitted {
     /// By address of the pool and number of the block.
     replicas: HashMap<(usize, i64), Touched>,
     dirs: BTreeSet<PathBuf>,
@@ -96,7 +97,7 @@ struct State {
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub struct CommitRounds {
-    state: Mutex<State>,
+    state: Mutex<Uncommitted>,
     /// Held by a round: the next one begins when all that it took is durable.
     pub running: tokio::sync::Mutex<()>,
     /// Told when a round or a write-back has ended.
@@ -113,7 +114,7 @@ pub struct CommitRounds {
 }
 
 impl CommitRounds {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Uncommitted> {
         locks::lock(&self.state)
     }
 
@@ -123,7 +124,7 @@ impl CommitRounds {
     }
 
     /// Bytes that may be dirty now.
-    fn limit(&self, state: &State) -> u64 {
+    fn limit(&self, state: &Uncommitted) -> u64 {
         let most = match self.most.load(Ordering::Relaxed) {
             0 => u64::MAX,
             most => most,

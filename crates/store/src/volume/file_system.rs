@@ -69,18 +69,18 @@ impl FileSystems {
 pub struct FileSystemSpace {
     is_shared: bool,
     promises: Arc<Mutex<()>>,
-    state: Mutex<State>,
+    state: Mutex<SpaceState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SpaceState {
     /// As last read.
     space: Space,
     /// The volumes on it.
     volumes: Vec<Weak<Volume>>,
 }
 
-impl State {
+impl SpaceState {
     fn healthy(&self) -> impl Iterator<Item = Arc<Volume>> {
         let volumes = self.volumes.iter().filter_map(Weak::upgrade);
         volumes.filter(|volume| !volume.is_failed())
@@ -148,7 +148,7 @@ impl FileSystemSpace {
         Self {
             is_shared: of.are_shared(),
             promises: Arc::clone(&of.promises),
-            state: Mutex::new(State {
+            state: Mutex::new(SpaceState {
                 space,
                 volumes: Vec::new(),
             }),

@@ -21,7 +21,7 @@ use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
 
 /// Creates the directory if needed, locks it, reads its VERSION.
 pub async fn open_volume(
-    store: &StoreConfig,
+    settings: &StoreConfig,
     disks: &Disks,
     sampling: &Arc<Sampling>,
     config: &VolumeConfig,
@@ -29,7 +29,7 @@ pub async fn open_volume(
     let root = &config.path;
     let doing = format!("opening volume {}", root.display());
     let failed = |e| StoreError::io(&doing, e);
-    let mode = store.perm;
+    let mode = settings.perm;
     let made = tokio::task::spawn_blocking({
         let root = root.clone();
         move || prepare_root(&root, mode)
@@ -41,7 +41,7 @@ pub async fn open_volume(
         (None, Some(elsewhere)) => read_calibration(elsewhere).await,
         (own, _) => own,
     };
-    let disk_config = store.disk.config(calibration.as_ref());
+    let disk_config = settings.disk.config(calibration.as_ref());
     // A plug-in that hangs takes the threads of its disk: no other volume may be on them.
     let disk = match plugin_parts(&config.engine) {
         Some(_) => Disk::for_path(root, &disk_config),
@@ -49,19 +49,19 @@ pub async fn open_volume(
     };
     let disk = disk.map_err(failed)?;
     let mut engine_config = EngineConfig::new(disk);
-    engine_config.direct.cache_client_reads = store.cache_client_reads;
+    engine_config.direct.cache_client_reads = settings.cache_client_reads;
     let chosen = choose_engine(config, calibration.as_ref(), engine_config);
     // A plug-in, or a disk, may give no answer: the other volumes do not wait for it for ever.
-    let engine = match tokio::time::timeout(store.check_timeout, chosen).await {
+    let engine = match tokio::time::timeout(settings.check_timeout, chosen).await {
         Ok(chosen) => chosen.map_err(failed)?,
         Err(_) => {
-            let seconds = store.check_timeout.as_secs();
+            let seconds = settings.check_timeout.as_secs();
             let text = format!("{doing}: its engine gives no answer within {seconds} s");
             return Err(StoreError::new(StoreErrorKind::Io, text));
         }
     };
     #[cfg(any(test, feature = "faults"))]
-    let engine = with_faults(store, root, engine);
+    let engine = with_faults(settings, root, engine);
     let metrics = Arc::new(IoMetrics::sampled(Arc::clone(sampling)));
     let engine: Arc<dyn Engine> = Arc::new(Metered::new(engine, Arc::clone(&metrics)));
     let meta = engine.meta(IoClass::ClientWrite);
@@ -185,9 +185,9 @@ async fn choose_engine(
 
 /// The engine under the faults of a test, when they are for this directory or one above it.
 #[cfg(any(test, feature = "faults"))]
-fn with_faults(store: &StoreConfig, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+fn with_faults(settings: &StoreConfig, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
     use hayloft_io::decorators::Faulty;
-    match &store.faults {
+    match &settings.faults {
         Some((path, faults)) if root.starts_with(path) => {
             Arc::new(Faulty::new(engine, Arc::clone(faults)))
         }

@@ -23,17 +23,17 @@ use crate::writer::recovery_steps::{bump_finalized, bump_live, reopen, settle};
 
 /// See [`Store::init_replica_recovery`](crate::Store::init_replica_recovery).
 pub async fn init(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     block: &ExtendedBlock,
     recovery_id: u64,
 ) -> Result<Option<RecoveryInfo>, StoreError> {
-    let pool = inner.pool(&block.pool)?;
+    let pool = store.pool(&block.pool)?;
     let id = block.block.id;
     let _latch = pool.latches.acquire(id).await;
     if pool.map.get(id).is_none() {
         return Ok(None);
     }
-    match stop_writer(inner, &pool, id).await? {
+    match stop_writer(store, &pool, id).await? {
         Stopped::Finalized(replica) => {
             let here = Block::new(id, replica.generation_stamp, replica.len);
             check_gs(block, here, recovery_id)?;
@@ -47,7 +47,7 @@ pub async fn init(
         }
         Stopped::Live(live, _writer_lock) => {
             check_gs(block, live.block(), recovery_id)?;
-            begin(inner, block, &live, recovery_id).await.map(Some)
+            begin(store, block, &live, recovery_id).await.map(Some)
         }
     }
 }
@@ -91,7 +91,7 @@ fn under_recovery(
 
 /// Puts a live replica, whose writer has stopped, under recovery.
 async fn begin(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     block: &ExtendedBlock,
     live: &Arc<LiveReplica>,
     recovery_id: u64,
@@ -114,7 +114,7 @@ async fn begin(
             status.state
         )));
     };
-    settle(inner, live, status.bytes_on_disk).await?;
+    settle(store, live, status.bytes_on_disk).await?;
     live.release_reserved();
     let original_state = status
         .recovery
@@ -134,17 +134,17 @@ async fn begin(
 
 /// See [`Store::update_replica_under_recovery`](crate::Store::update_replica_under_recovery).
 pub async fn update(
-    inner: &Arc<StoreState>,
-    block: &ExtendedBlock,
+    store: Arc<StoreState>,
+    block: ExtendedBlock,
     recovery_id: u64,
     new_block_id: i64,
     new_len: u64,
 ) -> Result<ReplicaRef, StoreError> {
-    let pool = inner.pool(&block.pool)?;
+    let pool = store.pool(&block.pool)?;
     let id = block.block.id;
     let copy = new_block_id > 0 && new_block_id != id;
     let _latch = pool.latches.acquire(id).await;
-    let Stopped::Live(live, _writer_lock) = stop_writer(inner, &pool, id).await? else {
+    let Stopped::Live(live, _writer_lock) = stop_writer(&store, &pool, id).await? else {
         return Err(StoreError::illegal(format!(
             "replica of {block} is FINALIZED, not under recovery"
         )));
@@ -181,16 +181,16 @@ pub async fn update(
     }
     info!(%block, recovery_id, new_block_id, new_len, "ending the recovery of a replica");
     if copy {
-        copy_shortened(inner, &pool, &live, new_block_id, recovery_id, new_len).await?;
+        copy_shortened(&store, &pool, &live, new_block_id, recovery_id, new_len).await?;
         // The old block stays as it is.
-        return finalize_recovered(inner, &pool, &live).await;
+        return finalize_recovered(&store, &pool, &live).await;
     }
     if status.place == ReplicaDir::Finalized {
-        return update_finalized(inner, &pool, &live, recovery_id, new_len).await;
+        return update_finalized(&store, &pool, &live, recovery_id, new_len).await;
     }
-    settle(inner, &live, new_len).await?;
-    bump_live(inner, &live, recovery_id).await?;
-    finalize_recovered(inner, &pool, &live).await
+    settle(&store, &live, new_len).await?;
+    bump_live(&store, &live, recovery_id).await?;
+    finalize_recovered(&store, &pool, &live).await
 }
 
 fn final_of(live: &LiveReplica) -> FinalReplica {
@@ -206,7 +206,7 @@ fn final_of(live: &LiveReplica) -> FinalReplica {
 /// A replica whose files are in `finalized`. It is shortened in `rbw`, so that a stop in the middle
 /// leaves a replica that start-up verifies, not a finalized one with wrong checksums.
 async fn update_finalized(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
     recovery_id: u64,
@@ -214,23 +214,23 @@ async fn update_finalized(
 ) -> Result<ReplicaRef, StoreError> {
     let replica = final_of(live);
     if replica.len == new_len {
-        return bump_finalized(inner, pool, live.id, replica, recovery_id).await;
+        return bump_finalized(store, pool, live.id, replica, recovery_id).await;
     }
-    let (reopened, _writer_lock) = reopen(inner, pool, live.id, replica, recovery_id).await?;
+    let (reopened, _writer_lock) = reopen(store, pool, live.id, replica, recovery_id).await?;
     // Should the rest fail, the replica is still under this recovery, for the next attempt.
     {
         let mut status = reopened.status();
         status.state = ReplicaState::Rur;
         status.recovery = Some((recovery_id, ReplicaState::Finalized));
     }
-    settle(inner, &reopened, new_len).await?;
-    finalize_recovered(inner, pool, &reopened).await
+    settle(store, &reopened, new_len).await?;
+    finalize_recovered(store, pool, &reopened).await
 }
 
 /// Makes the first `len` bytes of a replica a finalized replica of another block on the same
 /// volume: truncate under a snapshot.
 async fn copy_shortened(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
     new_id: i64,
@@ -280,7 +280,7 @@ async fn copy_shortened(
     .await
     .map_err(|e| {
         examine(
-            inner,
+            store,
             &slice.volume,
             StoreError::io(format!("copying {} to {block}", live.block()), e),
         )

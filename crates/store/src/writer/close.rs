@@ -22,8 +22,8 @@ impl ReplicaWriter {
         if self.cancel.is_cancelled() {
             return Err(self.was_cancelled());
         }
-        let inner = Arc::clone(&self.inner);
-        inner.complete(self.finalize_owned()).await
+        let store = Arc::clone(&self.store);
+        store.complete(self.finalize_owned()).await
     }
 
     async fn finalize_owned(mut self) -> Result<ReplicaRef, StoreError> {
@@ -56,7 +56,7 @@ impl ReplicaWriter {
             self.live.note_failure(&e);
             failed(e)
         })?;
-        if self.inner.config.sync_on_close {
+        if self.store.config.sync_on_close {
             let _alone = self.live.syncing.write().await;
             let (data, meta) = futures_util::future::join(
                 self.data.sync(SyncKind::All),
@@ -69,10 +69,10 @@ impl ReplicaWriter {
             })?;
             self.live.refuse_after_failed_sync()?;
         }
-        let durable = self.inner.config.sync_on_close || self.durable_finalize;
+        let durable = self.store.config.sync_on_close || self.durable_finalize;
         let synced_len = self.live.status().synced_len;
-        let done = finalize_live(&self.inner, &self.pool, &self.live, durable).await?;
-        if self.inner.config.sync_on_close || (durable && synced_len == done.bytes_on_disk) {
+        let done = finalize_live(&self.store, &self.pool, &self.live, durable).await?;
+        if self.store.config.sync_on_close || (durable && synced_len == done.bytes_on_disk) {
             commit::forget(&self.live.slice.volume, &self.pool, self.live.id);
         }
         Ok(done)

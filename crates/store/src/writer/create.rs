@@ -19,35 +19,35 @@ const CLEANUP_WAIT: Duration = Duration::from_millis(200);
 
 /// See [`Store::create_rbw`](crate::Store::create_rbw).
 pub async fn create_rbw(
-    inner: &Arc<StoreState>,
-    block: &ExtendedBlock,
+    store: Arc<StoreState>,
+    block: ExtendedBlock,
     options: WriteOptions,
 ) -> Result<ReplicaWriter, StoreError> {
-    let pool = inner.pool(&block.pool)?;
+    let pool = store.pool(&block.pool)?;
     let mut wanted = block.block;
     let _latch = pool.latches.acquire(wanted.id).await;
     if let Some(there) = pool.map.get(wanted.id) {
         if options.new_gs.is_none() {
-            return Err(already_exists(block, &there, "created"));
+            return Err(already_exists(&block, &there, "created"));
         }
         // The client's first attempt at this pipeline failed; this is the next one. Apache's
         // DataNode (FsDatasetImpl.createRbw, 3.5.0) compares neither state nor generation stamp
         // here either.
-        crate::transitions::delete::discard(inner, &pool, wanted.id, false).await?;
+        crate::transitions::delete::discard(&store, &pool, wanted.id, false).await?;
     }
     if let Some(new_gs) = options.new_gs {
         wanted.generation_stamp = new_gs;
     }
-    create(inner, &pool, wanted, &options, ReplicaDir::Rbw).await
+    create(&store, &pool, wanted, &options, ReplicaDir::Rbw).await
 }
 
 /// See [`Store::create_temporary`](crate::Store::create_temporary).
 pub async fn create_temporary(
-    inner: &Arc<StoreState>,
-    block: &ExtendedBlock,
+    store: Arc<StoreState>,
+    block: ExtendedBlock,
     options: WriteOptions,
 ) -> Result<ReplicaWriter, StoreError> {
-    let pool = inner.pool(&block.pool)?;
+    let pool = store.pool(&block.pool)?;
     let wanted = block.block;
     let _latch = pool.latches.acquire(wanted.id).await;
     if let Some(Slot::Live(live)) = pool.map.get(wanted.id)
@@ -66,11 +66,11 @@ pub async fn create_temporary(
             ),
         };
         if here.generation_stamp >= wanted.generation_stamp || !(in_pipeline || options.transfer) {
-            return Err(already_exists(block, &there, "created"));
+            return Err(already_exists(&block, &there, "created"));
         }
-        crate::transitions::delete::discard(inner, &pool, wanted.id, false).await?;
+        crate::transitions::delete::discard(&store, &pool, wanted.id, false).await?;
     }
-    create(inner, &pool, wanted, &options, ReplicaDir::Temporary).await
+    create(&store, &pool, wanted, &options, ReplicaDir::Temporary).await
 }
 
 fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError {
@@ -84,7 +84,7 @@ fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError
 /// Chooses a volume and creates the files; where that volume fails, is full or leaves meanwhile,
 /// another one, each once. The caller holds the latch, and the block is not in the map.
 async fn create(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     block: Block,
     options: &WriteOptions,
@@ -108,7 +108,7 @@ async fn create(
     };
     let mut tried = Tried::default();
     loop {
-        let mut writer = new.open_somewhere(inner, pool, &mut tried).await?;
+        let mut writer = new.open_somewhere(store, pool, &mut tried).await?;
         let live = Arc::clone(&writer.live);
         live.status().unwritten = true;
         let there = pool.put(block.id, Slot::Live(Arc::clone(&live)));

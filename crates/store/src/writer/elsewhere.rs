@@ -108,13 +108,13 @@ impl ReplicaWriter {
             },
         };
         let going = Going {
-            inner: Arc::clone(&self.inner),
+            store: Arc::clone(&self.store),
             pool: Arc::clone(&self.pool),
             old: Arc::clone(&self.live),
             old_lock: Arc::clone(&self.writer_lock),
             write_behind: self.write_behind.clone(),
         };
-        self.moving = Some(self.inner.tasks.spawn(going.go(new, tried, first)));
+        self.moving = Some(self.store.tasks.spawn(going.go(new, tried, first)));
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl ReplicaWriter {
 
 /// A replica on its way to another volume.
 struct Going {
-    inner: Arc<StoreState>,
+    store: Arc<StoreState>,
     pool: Arc<Pool>,
     old: Arc<LiveReplica>,
     #[expect(dead_code, reason = "held, not used")]
@@ -159,12 +159,12 @@ impl Going {
         (before, plan): (Tail, Plan),
     ) -> Result<Moved, StoreError> {
         let Self {
-            inner, pool, old, ..
+            store, pool, old, ..
         } = &self;
         // No other task creates or removes files of the block meanwhile.
         let latch = self.latch().await?;
         loop {
-            let mut writer = new.open_somewhere(inner, pool, &mut tried).await?;
+            let mut writer = new.open_somewhere(store, pool, &mut tried).await?;
             // What it does about a replica that is not written to its end is not for this one.
             writer.done = true;
             let live = Arc::clone(&writer.live);
@@ -234,7 +234,7 @@ impl Going {
     ) -> Result<(), StoreError> {
         let live = &writer.live;
         let files = ReplicaFiles {
-            inner: Arc::clone(&self.inner),
+            store: Arc::clone(&self.store),
             pool: Arc::clone(&self.pool),
             live: Arc::clone(live),
             data: Arc::clone(&writer.data),
@@ -244,7 +244,7 @@ impl Going {
         let (writer_lock, write_behind) =
             (Arc::clone(&writer.writer_lock), self.write_behind.clone());
         // To its end even if no task waits for it: files are not left half written.
-        let written = self.inner.tasks.spawn(async move {
+        let written = self.store.tasks.spawn(async move {
             let _writer_lock = writer_lock;
             files.write_plan(before, plan, false, write_behind).await
         });
@@ -282,11 +282,11 @@ impl Going {
     /// start meets them then, older than what it finds elsewhere.
     async fn clear(&self, live: &Arc<LiveReplica>) {
         let (place, block) = (live.snapshot().place, live.block());
-        let (inner, pool, slice) = (&self.inner, &self.pool, &live.slice);
+        let (store, pool, slice) = (&self.store, &self.pool, &live.slice);
         let cleared = tokio::select! {
             biased;
             () = slice.volume.gone.cancelled() => return,
-            cleared = delete::discard_files(inner, pool, slice, place, block, false) => cleared,
+            cleared = delete::discard_files(store, pool, slice, place, block, false) => cleared,
         };
         if let Err(error) = cleared {
             warn!(%block, volume = %slice.volume.root.display(), %error, "cannot remove what was \

@@ -49,7 +49,7 @@ pub use self::replica_files::AckHandle;
 /// new pipeline) cancels the writer and waits until it is dropped.
 #[derive(Debug)]
 pub struct ReplicaWriter {
-    inner: Arc<StoreState>,
+    store: Arc<StoreState>,
     pool: Arc<Pool>,
     live: Arc<LiveReplica>,
     /// The same, for those who report acknowledgements.
@@ -88,7 +88,7 @@ pub struct ReplicaWriter {
 impl ReplicaWriter {
     /// Opens the files of a replica that the caller has the right to write.
     pub(crate) async fn open(
-        inner: &Arc<StoreState>,
+        store: &Arc<StoreState>,
         pool: &Arc<Pool>,
         live: Arc<LiveReplica>,
         writer_lock: WriterLock,
@@ -111,7 +111,7 @@ impl ReplicaWriter {
         .await;
         let failed = |e| {
             let e = StoreError::io(format!("opening replica {} for writing", live.block()), e);
-            examine(inner, &live.slice.volume, e)
+            examine(store, &live.slice.volume, e)
         };
         let (data, meta) = (data.map_err(failed)?, meta.map_err(failed)?);
         if mode == OpenMode::CreateNew {
@@ -123,7 +123,7 @@ impl ReplicaWriter {
             // runs. Giving back the rest at the close would wait for that.
             let direct = !live.slice.volume.engine.capabilities().page_cache;
             let to_allocate =
-                direct && inner.config.preallocate && worth_allocating(&status).is_some();
+                direct && store.config.preallocate && worth_allocating(&status).is_some();
             (status.checksum, to_allocate)
         };
         // The removal of a volume marks it first and then tells its writers to stop, of which
@@ -132,7 +132,7 @@ impl ReplicaWriter {
             return Err(pool.volume_failed());
         }
         let mut writer = Self {
-            inner: Arc::clone(inner),
+            store: Arc::clone(store),
             pool: Arc::clone(pool),
             current: Arc::new(Mutex::new(Arc::clone(&live))),
             live,
@@ -217,7 +217,7 @@ impl ReplicaWriter {
             live.slice.used.add(footprint(0, Some(checksum)));
             Ok(())
         };
-        let outcome = self.inner.complete(work).await;
+        let outcome = self.store.complete(work).await;
         outcome.map_err(|e| self.examine(e))?;
         self.begin_pending();
         Ok(())
@@ -268,6 +268,6 @@ impl ReplicaWriter {
     }
 
     fn examine(&self, error: StoreError) -> StoreError {
-        examine(&self.inner, &self.live.slice.volume, error)
+        examine(&self.store, &self.live.slice.volume, error)
     }
 }

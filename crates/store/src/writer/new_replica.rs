@@ -37,22 +37,22 @@ impl Tried {
     /// What the first one said; `OutOfSpace` when there was none.
     pub async fn choose(
         &mut self,
-        inner: &StoreState,
+        store: &StoreState,
         pool: &Pool,
         (storage_type, storage_id): (StorageType, Option<&str>),
         bytes: u64,
     ) -> Result<Arc<BlockPoolSlice>, StoreError> {
-        let choose = || inner.choose_slice(pool, storage_type, storage_id, bytes, &self.volumes);
+        let choose = || store.choose_slice(pool, storage_type, storage_id, bytes, &self.volumes);
         let is_full = |e: &StoreError| e.kind() == StoreErrorKind::OutOfSpace;
         let mut chosen = choose();
-        if let Some(protection) = &inner.protection
+        if let Some(protection) = &store.protection
             && chosen.as_ref().is_err_and(is_full)
         {
             let mut enough = || {
                 chosen = choose();
                 !chosen.as_ref().is_err_and(is_full)
             };
-            protection.make_room(inner, storage_type, &mut enough).await;
+            protection.make_room(store, storage_type, &mut enough).await;
         }
         chosen.map_err(|none| self.first.take().unwrap_or(none))
     }
@@ -106,18 +106,18 @@ impl NewReplica {
     /// What the first volume said, when none is left.
     pub(super) async fn open_somewhere(
         &self,
-        inner: &Arc<StoreState>,
+        store: &Arc<StoreState>,
         pool: &Arc<Pool>,
         tried: &mut Tried,
     ) -> Result<ReplicaWriter, StoreError> {
         loop {
             let wanted = (self.storage_type, self.storage_id.as_deref());
             let slice = tried
-                .choose(inner, pool, wanted, self.status.expected_len)
+                .choose(store, pool, wanted, self.status.expected_len)
                 .await?;
             let opened = tokio::select! {
                 biased;
-                opened = self.open_on(inner, pool, &slice) => opened,
+                opened = self.open_on(store, pool, &slice) => opened,
                 // A disk that gives no answer.
                 () = slice.volume.gone.cancelled() => Err(pool.volume_failed()),
             };
@@ -131,7 +131,7 @@ impl NewReplica {
     /// Creates its files on a volume where room is reserved for it.
     async fn open_on(
         &self,
-        inner: &Arc<StoreState>,
+        store: &Arc<StoreState>,
         pool: &Arc<Pool>,
         slice: &Arc<BlockPoolSlice>,
     ) -> Result<ReplicaWriter, StoreError> {
@@ -142,7 +142,7 @@ impl NewReplica {
         let writer_lock = Arc::new(Arc::clone(&live.writer).lock_owned().await);
         let open = || {
             let (live, lock) = (Arc::clone(&live), Arc::clone(&writer_lock));
-            ReplicaWriter::open(inner, pool, live, lock, OpenMode::CreateNew, self.class)
+            ReplicaWriter::open(store, pool, live, lock, OpenMode::CreateNew, self.class)
         };
         let mut opened = open().await;
         if opened.as_ref().is_err_and(|e| {

@@ -20,7 +20,7 @@ use crate::writer::recovery_steps::{bump_finalized, bump_live, reopen, settle};
 
 /// See [`Store::append`](crate::Store::append).
 pub async fn append(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     block: &ExtendedBlock,
     new_gs: u64,
     expected_len: u64,
@@ -31,7 +31,7 @@ pub async fn append(
                 generation stamp"
         )));
     }
-    let pool = inner.pool(&block.pool)?;
+    let pool = store.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
     let replica = match pool.slot(block.block.id)? {
         Slot::Finalized(replica) => replica,
@@ -52,66 +52,66 @@ pub async fn append(
         ));
     }
     check_len(block, replica.len, expected_len)?;
-    append_to(inner, &pool, block.block, replica, new_gs).await
+    append_to(store, &pool, block.block, replica, new_gs).await
 }
 
 /// See [`Store::recover_append`](crate::Store::recover_append).
 pub async fn recover_append(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     block: &ExtendedBlock,
     new_gs: u64,
     expected_len: u64,
 ) -> Result<ReplicaWriter, StoreError> {
     info!(%block, new_gs, expected_len, "recovering a failed append");
-    let pool = inner.pool(&block.pool)?;
+    let pool = store.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
-    match recover_check(inner, &pool, block, new_gs, expected_len).await? {
-        Stopped::Finalized(replica) => append_to(inner, &pool, block.block, replica, new_gs).await,
+    match recover_check(store, &pool, block, new_gs, expected_len).await? {
+        Stopped::Finalized(replica) => append_to(store, &pool, block.block, replica, new_gs).await,
         Stopped::Live(live, writer_lock) => {
             let reservation =
                 Reservation::growth(&live.slice, live.block().num_bytes, block.block.num_bytes)?;
-            bump_live(inner, &live, new_gs).await?;
+            bump_live(store, &live, new_gs).await?;
             reservation.hand_to(&live);
-            go_on(inner, &pool, live, writer_lock).await
+            go_on(store, &pool, live, writer_lock).await
         }
     }
 }
 
 /// See [`Store::recover_close`](crate::Store::recover_close).
 pub async fn recover_close(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     block: &ExtendedBlock,
     new_gs: u64,
     expected_len: u64,
 ) -> Result<ReplicaRef, StoreError> {
     info!(%block, new_gs, expected_len, "recovering a failed close");
-    let pool = inner.pool(&block.pool)?;
+    let pool = store.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
-    match recover_check(inner, &pool, block, new_gs, expected_len).await? {
+    match recover_check(store, &pool, block, new_gs, expected_len).await? {
         Stopped::Finalized(replica) => {
-            bump_finalized(inner, &pool, block.block.id, replica, new_gs).await
+            bump_finalized(store, &pool, block.block.id, replica, new_gs).await
         }
         Stopped::Live(live, _writer_lock) => {
-            bump_live(inner, &live, new_gs).await?;
-            settle(inner, &live, expected_len).await?;
-            finalize_recovered(inner, &pool, &live).await
+            bump_live(store, &live, new_gs).await?;
+            settle(store, &live, expected_len).await?;
+            finalize_recovered(store, &pool, &live).await
         }
     }
 }
 
 /// See [`Store::recover_rbw`](crate::Store::recover_rbw).
 pub async fn recover_rbw(
-    inner: &Arc<StoreState>,
-    block: &ExtendedBlock,
+    store: Arc<StoreState>,
+    block: ExtendedBlock,
     new_gs: u64,
     min_bytes_received: u64,
     max_bytes_received: u64,
 ) -> Result<ReplicaWriter, StoreError> {
     info!(%block, new_gs, min_bytes_received, max_bytes_received, "recovering a replica being \
         written");
-    let pool = inner.pool(&block.pool)?;
+    let pool = store.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
-    let Stopped::Live(live, writer_lock) = stop_writer(inner, &pool, block.block.id).await? else {
+    let Stopped::Live(live, writer_lock) = stop_writer(&store, &pool, block.block.id).await? else {
         return Err(StoreError::not_found(format!(
             "Cannot recover a non-RBW replica {block}: it is FINALIZED"
         )));
@@ -123,7 +123,7 @@ pub async fn recover_rbw(
             status.state
         )));
     }
-    check_gs(block, status.generation_stamp, new_gs)?;
+    check_gs(&block, status.generation_stamp, new_gs)?;
     let (acked, received) = (status.bytes_acked, status.bytes_on_disk);
     if acked < min_bytes_received || received > max_bytes_received {
         return Err(StoreError::not_found(format!(
@@ -134,10 +134,10 @@ pub async fn recover_rbw(
     }
     let reservation = Reservation::growth(&live.slice, acked, block.block.num_bytes)?;
     // What was not acknowledged is sent again, perhaps with other packet boundaries.
-    settle(inner, &live, acked).await?;
-    bump_live(inner, &live, new_gs).await?;
+    settle(&store, &live, acked).await?;
+    bump_live(&store, &live, new_gs).await?;
     reservation.hand_to(&live);
-    go_on(inner, &pool, live, writer_lock).await
+    go_on(&store, &pool, live, writer_lock).await
 }
 
 fn check_len(block: &ExtendedBlock, len: u64, expected: u64) -> Result<(), StoreError> {
@@ -166,13 +166,13 @@ fn check_gs(block: &ExtendedBlock, gs: u64, new_gs: u64) -> Result<(), StoreErro
 
 /// Seizes the replica and checks that it can go on from `expected_len` (append and close recovery).
 async fn recover_check(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     block: &ExtendedBlock,
     new_gs: u64,
     expected_len: u64,
 ) -> Result<Stopped, StoreError> {
-    let stopped = stop_writer(inner, pool, block.block.id).await?;
+    let stopped = stop_writer(store, pool, block.block.id).await?;
     match &stopped {
         Stopped::Finalized(replica) => {
             check_gs(block, replica.generation_stamp, new_gs)?;
@@ -249,14 +249,14 @@ impl Drop for Reservation {
 /// Opens the files of a replica that is there already; the room reserved for it goes back when that
 /// fails.
 async fn go_on(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: Arc<LiveReplica>,
     writer_lock: WriterLock,
 ) -> Result<ReplicaWriter, StoreError> {
     let (mode, class) = (OpenMode::ReadWrite, IoClass::ClientWrite);
     let reserved = Arc::clone(&live);
-    let opened = ReplicaWriter::open(inner, pool, live, writer_lock, mode, class).await;
+    let opened = ReplicaWriter::open(store, pool, live, writer_lock, mode, class).await;
     if opened.is_err() {
         reserved.release_reserved();
     }
@@ -265,7 +265,7 @@ async fn go_on(
 
 /// Reopens a finalized replica for writing. The caller holds the latch.
 async fn append_to(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     block: Block,
     replica: FinalReplica,
@@ -273,7 +273,7 @@ async fn append_to(
 ) -> Result<ReplicaWriter, StoreError> {
     let reservation =
         Reservation::growth(&pool.slice(replica.volume)?, replica.len, block.num_bytes)?;
-    let (live, writer_lock) = reopen(inner, pool, block.id, replica, new_gs).await?;
+    let (live, writer_lock) = reopen(store, pool, block.id, replica, new_gs).await?;
     reservation.hand_to(&live);
-    go_on(inner, pool, live, writer_lock).await
+    go_on(store, pool, live, writer_lock).await
 }

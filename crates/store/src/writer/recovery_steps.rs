@@ -22,7 +22,7 @@ use crate::volume::{BlockPoolSlice, footprint};
 /// Makes the files of a live replica hold exactly `len` bytes, of those that are known to be
 /// right. The caller has the right to it.
 pub async fn settle(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     live: &Arc<LiveReplica>,
     len: u64,
 ) -> Result<(), StoreError> {
@@ -42,10 +42,10 @@ pub async fn settle(
     }
     let pair = live.pair();
     let (id, volume) = (live.id, &live.slice.volume);
-    if let Some(protection) = &inner.protection {
+    if let Some(protection) = &store.protection {
         let (at, pool, cut) = ((id, volume), &live.slice.pool, ReplicaChange::Cut { len });
         protection
-            .before_change(inner, pool, at, pair.data(), cut)
+            .before_change(store, pool, at, pair.data(), cut)
             .await;
     }
     let (path, known) = (
@@ -84,7 +84,7 @@ pub async fn settle(
         },
     )
     .await
-    .map_err(|e| corrupt_or_io(inner, &live.slice, doing(), e))?;
+    .map_err(|e| corrupt_or_io(store, &live.slice, doing(), e))?;
     let made = made.map_err(|(op, e)| IoError::from_std(op, &path, &e));
     // Also of a cut that failed half-way: the checksums of what is beyond are gone.
     let mut now = live.status();
@@ -105,14 +105,14 @@ pub async fn settle(
     );
     let made = made.map_err(|e| {
         live.note_failure(&e);
-        corrupt_or_io(inner, &live.slice, doing(), e)
+        corrupt_or_io(store, &live.slice, doing(), e)
     });
     made.map(drop)
 }
 
 /// Turns a failed file operation into an error; what reads as damage is `Corrupt`.
 fn corrupt_or_io(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     slice: &BlockPoolSlice,
     doing: String,
     error: IoError,
@@ -120,12 +120,12 @@ fn corrupt_or_io(
     if error.errno().is_none() && error.kind() == IoErrorKind::Other {
         return StoreError::corrupt(format!("{doing}: {error}"));
     }
-    examine(inner, &slice.volume, StoreError::io(doing, error))
+    examine(store, &slice.volume, StoreError::io(doing, error))
 }
 
 /// Gives a live replica a new generation stamp, on the disk and in memory.
 pub async fn bump_live(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     live: &Arc<LiveReplica>,
     new_gs: u64,
 ) -> Result<(), StoreError> {
@@ -147,7 +147,7 @@ pub async fn bump_live(
             format!("giving {} the generation stamp {new_gs}", live.block()),
             e,
         );
-        examine(inner, &live.slice.volume, e)
+        examine(store, &live.slice.volume, e)
     })?;
     live.status().generation_stamp = new_gs;
     Ok(())
@@ -156,7 +156,7 @@ pub async fn bump_live(
 /// Gives a finalized replica a new generation stamp, on the disk and in memory. The caller holds
 /// the latch.
 pub async fn bump_finalized(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     replica: FinalReplica,
@@ -165,7 +165,7 @@ pub async fn bump_finalized(
     let slice = pool.slice(replica.volume)?;
     let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
     // No caller closes it again.
-    let (path, durable) = (pair.meta(), inner.config.sync_on_close);
+    let (path, durable) = (pair.meta(), store.config.sync_on_close);
     let dir = pair.dir.clone();
     let outcome = files::on_disk_with_sync(
         &slice,
@@ -179,7 +179,7 @@ pub async fn bump_finalized(
     slice.volume.commits.touch_dir(&dir);
     outcome.map_err(|e| {
         let e = StoreError::io(format!("giving blk_{id} the generation stamp {new_gs}"), e);
-        examine(inner, &slice.volume, e)
+        examine(store, &slice.volume, e)
     })?;
     let slot = Slot::Finalized(FinalReplica {
         generation_stamp: new_gs,
@@ -194,7 +194,7 @@ pub async fn bump_finalized(
 /// Verifies the end of a finalized replica and moves its files to `rbw` under a new generation
 /// stamp. Puts it into the map as a replica being written. The caller holds the latch.
 pub async fn reopen(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     replica: FinalReplica,
@@ -231,7 +231,7 @@ pub async fn reopen(
     }
     let outcome = outcome.map_err(|e| {
         examine(
-            inner,
+            store,
             &slice.volume,
             StoreError::io(format!("reopening replica {old} for writing"), e),
         )
@@ -239,7 +239,7 @@ pub async fn reopen(
     let valid = match outcome {
         Ok(valid) => valid,
         Err((valid, on_disk)) => {
-            return Err(damaged(inner, pool, &slice, old, (valid, on_disk)).await);
+            return Err(damaged(store, pool, &slice, old, (valid, on_disk)).await);
         }
     };
     let mut status = Status::new(state, ReplicaDir::Rbw, new_gs);
@@ -258,7 +258,7 @@ pub async fn reopen(
 /// Reports a finalized replica whose end is not intact, and gives the error. The pair is what is
 /// intact and how many bytes the data file has.
 async fn damaged(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Pool,
     slice: &BlockPoolSlice,
     block: Block,
@@ -268,7 +268,7 @@ async fn damaged(
         block: pool.extended(block),
         storage: slice.volume.info.clone(),
     };
-    inner.send_event(event).await;
+    store.send_event(event).await;
     let text = format!(
         "replica {block} is damaged: its data file has {on_disk} bytes, of which {} are intact",
         valid.len

@@ -60,7 +60,7 @@ pub(super) fn acknowledge(live: &LiveReplica, bytes: u64) {
 
 /// A replica and its open files.
 pub(super) struct ReplicaFiles {
-    pub inner: Arc<StoreState>,
+    pub store: Arc<StoreState>,
     pub pool: Arc<Pool>,
     pub live: Arc<LiveReplica>,
     pub data: Arc<dyn EngineFile>,
@@ -90,7 +90,7 @@ impl ReplicaFiles {
         let len = plan.tail.len - before.len;
         volume.commits.room(volume, len).await;
         let tail = plan.tail;
-        let protection = self.inner.protection.as_ref();
+        let protection = self.store.protection.as_ref();
         let kept = protection.and_then(|p| p.keep_written(live, &plan.data));
         let synced = match self.write(disk, before, plan, guard).await {
             Ok(synced) => synced,
@@ -106,7 +106,7 @@ impl ReplicaFiles {
             protection.written(live, before.len, &kept);
         }
         let written = before.len..tail.len;
-        commit::touch(&self.inner, &self.pool, live, (data, &self.meta), written);
+        commit::touch(&self.store, &self.pool, live, (data, &self.meta), written);
         if let Some(write_behind) = write_behind {
             write_behind.written(&**data, tail.len).await;
         }

@@ -49,7 +49,7 @@ impl ReplicaWriter {
             }
             Ok(())
         };
-        self.inner
+        self.store
             .complete(work)
             .await
             .map_err(|e| self.examine(e))?;

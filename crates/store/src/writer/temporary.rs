@@ -17,8 +17,8 @@ use crate::types::ReplicaRef;
 impl ReplicaWriter {
     /// Turns a TEMPORARY replica into an RBW one without a writer.
     pub(crate) async fn convert(self) -> Result<ReplicaRef, StoreError> {
-        let inner = Arc::clone(&self.inner);
-        inner.complete(self.convert_owned()).await
+        let store = Arc::clone(&self.store);
+        store.complete(self.convert_owned()).await
     }
 
     async fn convert_owned(mut self) -> Result<ReplicaRef, StoreError> {
@@ -73,8 +73,8 @@ impl Drop for ReplicaWriter {
         if !temporary && moving.is_none() {
             return;
         }
-        let (inner, pool, mut live) = (
-            Arc::clone(&self.inner),
+        let (store, pool, mut live) = (
+            Arc::clone(&self.store),
             Arc::clone(&self.pool),
             Arc::clone(&self.live),
         );
@@ -104,7 +104,7 @@ impl Drop for ReplicaWriter {
             // It stays in the map until its files are out of the way, or a new copy of the block
             // would have its own under the same names.
             if let Err(error) = crate::transitions::delete::discard_files(
-                &inner,
+                &store,
                 &pool,
                 &live.slice,
                 ReplicaDir::Temporary,
@@ -118,6 +118,6 @@ impl Drop for ReplicaWriter {
             }
             pool.map.remove_if(block.id, &Slot::Live(live));
         };
-        self.inner.tasks.spawn_on(cleanup, &runtime);
+        self.store.tasks.spawn_on(cleanup, &runtime);
     }
 }

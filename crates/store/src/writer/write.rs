@@ -24,7 +24,7 @@ impl ReplicaWriter {
         };
         let Some(checksum) = checksum else { return };
         let direct = !self.live.slice.volume.engine.capabilities().page_cache;
-        let pool = &self.inner.shared.write_memory;
+        let pool = &self.store.shared.write_memory;
         self.pending = Some(PendingPackets::new(pool, checksum, tail, direct));
     }
 
@@ -177,7 +177,7 @@ impl ReplicaWriter {
         let guard = plan.completes_chunk && self.live.status().needs_kept_end(chunk_start);
         self.data_synced = false;
         let files = ReplicaFiles {
-            inner: Arc::clone(&self.inner),
+            store: Arc::clone(&self.store),
             pool: Arc::clone(&self.pool),
             live: Arc::clone(&self.live),
             data: Arc::clone(&self.data),
@@ -187,7 +187,7 @@ impl ReplicaWriter {
         let (writer_lock, write_behind) =
             (Arc::clone(&self.writer_lock), self.write_behind.clone());
         // To its end even if the writer goes away: files are not left half written.
-        self.writing = Some(self.inner.tasks.spawn(async move {
+        self.writing = Some(self.store.tasks.spawn(async move {
             let _writer_lock = writer_lock;
             files.write_plan(before, plan, guard, write_behind).await
         }));

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::drive::Drive;
 use super::fuse::{DISK, DiskFile, STATS};
+use super::leftovers::{Owned, is_mounted, queue};
 use super::model::Params;
-use super::record::{Owned, is_mounted, queue};
 use super::stats::Stats;
 use super::volatile::Volatile;
 use crate::error::{Result, TestkitError};

@@ -6,7 +6,8 @@
 //! modelled disk, and must be called that.
 //!
 //! - [`model`]: service times, a pure function; [`stats`]: what the disk did;
-//! - `drive`: queue and clock; `fuse`: the file; `record`: what is to be undone after a crash;
+//! - `drive`: queue and clock; `fuse`: the file; `leftovers`: what is to be undone
+//!   after a crash;
 //! - [`host`]: the process that carries a disk (`hayloft-lab disk`);
 //! - [`volatile`]: a cache that loses part of what no flush followed; `carrier`: who carries such a
 //!   disk;
@@ -18,8 +19,8 @@ mod carrier;
 mod drive;
 mod fuse;
 pub mod host;
+mod leftovers;
 pub mod model;
-mod record;
 pub mod stats;
 pub mod volatile;
 
@@ -33,8 +34,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub use carrier::carry_if_asked;
 pub use host::{Carried, HostedDisk, HostedFileSystem, HostedPlace};
+pub use leftovers::sweep;
 pub use model::Params;
-pub use record::sweep;
 pub use stats::{DirectionStats, LATENCY_CLASSES, LatencyCounts, Stats};
 pub use volatile::Lost;
 

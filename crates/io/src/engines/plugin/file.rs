@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -12,6 +12,7 @@ use super::abi::{self, EngineTable};
 use crate::blocking::Blocking;
 use crate::engines::calls::at;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::types::SyncKind;
 
 /// An open file of a plug-in.
@@ -36,7 +37,7 @@ impl PluginFile {
         let _volume = self.volume.turn();
         let table = &self.volume.loaded.table;
         let one = table.threads == abi::ONE_A_FILE;
-        let _file = one.then(|| self.one_call.lock().unwrap_or_else(PoisonError::into_inner));
+        let _file = one.then(|| locks::lock(&self.one_call));
         call(table)
     }
 

@@ -20,12 +20,13 @@ mod trial;
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
 use crate::blocking::BlockingEngine;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::types::{Capabilities, OpenMode};
 use abi::EngineTable;
 use file::PluginFile;
@@ -147,7 +148,7 @@ impl PluginVolume {
     /// The right to call, where there is only one.
     fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         let one = self.loaded.table.threads == abi::ONE_CALL;
-        one.then(|| self.one_call.lock().unwrap_or_else(PoisonError::into_inner))
+        one.then(|| locks::lock(&self.one_call))
     }
 
     /// What an answer below zero, or one that cannot be, means.

@@ -11,13 +11,14 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::object;
 use super::table::{self, LoadedTable};
 use crate::apart;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 
 /// An object that takes longer to load is refused.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -59,7 +60,7 @@ pub fn load_plugin_for_trial(path: &Path) -> io::Result<()> {
 /// In words, for the operator.
 pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
     let identity = object::look_at(path)?;
-    let known = || LOADED_HERE.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = || locks::lock(&LOADED_HERE);
     if known().contains(path) {
         return table::load(path);
     }

@@ -30,9 +30,9 @@ fn a_device_that_is_not_the_volume_s_is_refused() {
     let second = Memory::new();
     drop(stubs(other.path(), &second).expect("opens"));
     error(dir.path(), &second, "the directory belongs to device");
-    lock(&device.0).bytes.truncate(SIZE / 2);
+    locks::lock(&device.0).bytes.truncate(SIZE / 2);
     error(dir.path(), &device, "give it its size back");
-    lock(&blank.0).bytes.truncate(1 << 20);
+    locks::lock(&blank.0).bytes.truncate(1 << 20);
     error(third.path(), &blank, "must have");
     fs::create_dir(used.path().join("current")).expect("creates");
     fs::write(used.path().join("current/VERSION"), "").expect("writes");
@@ -43,7 +43,7 @@ fn a_device_that_is_not_the_volume_s_is_refused() {
 
 fn blank_with(at: usize, len: usize) -> Memory {
     let device = Memory::new();
-    lock(&device.0).bytes[at..at + len].fill(0x55);
+    locks::lock(&device.0).bytes[at..at + len].fill(0x55);
     device
 }
 
@@ -52,7 +52,7 @@ fn a_stop_while_the_two_are_made_to_belong_together_is_gone_on_with() {
     let (dir, device) = (dir(), Memory::new());
     drop(stubs(dir.path(), &device).expect("opens"));
     // The directory names it, and the header never got there.
-    lock(&device.0).bytes[..4096].fill(0);
+    locks::lock(&device.0).bytes[..4096].fill(0);
     drop(stubs(dir.path(), &device).expect("goes on"));
     drop(stubs(dir.path(), &device).expect("and belongs"));
 }
@@ -81,11 +81,11 @@ fn a_device_serves_one_volume_of_a_process_at_a_time() {
 fn a_device_that_grew_may_not_shrink_back() {
     let (dir, device) = (dir(), Memory::new());
     drop(stubs(dir.path(), &device).expect("opens"));
-    lock(&device.0).bytes.resize(2 * SIZE, 0);
+    locks::lock(&device.0).bytes.resize(2 * SIZE, 0);
     let engine = stubs(dir.path(), &device).expect("opens");
     assert!(free(&engine) > SIZE as u64);
     drop(engine);
-    lock(&device.0).bytes.truncate(SIZE);
+    locks::lock(&device.0).bytes.truncate(SIZE);
     let error = stubs(dir.path(), &device).expect_err("blocks may be there");
     assert!(
         error.to_string().contains("give it its size back"),
@@ -98,9 +98,9 @@ fn a_device_that_was_exchanged_is_noticed() {
     let (dir, device) = (dir(), Memory::new());
     let engine = stubs(dir.path(), &device).expect("opens");
     Elsewhere::probe(&engine).expect("is well");
-    lock(&device.0).bytes[9] ^= 1;
+    locks::lock(&device.0).bytes[9] ^= 1;
     let error = Elsewhere::probe(&engine).expect_err("another");
     assert_eq!(error.kind(), IoErrorKind::MediaError);
-    lock(&device.0).left = 0;
+    locks::lock(&device.0).left = 0;
     Elsewhere::probe(&engine).expect_err("gone");
 }

@@ -182,17 +182,17 @@ fn what_is_cut_off_has_no_write_on_its_way() {
     let engine = stubs(dir.path(), &device).expect("opens");
     let [cut, other] = ["blk_1", "blk_2"].map(|name| dir.path().join(name));
     let file = open(&engine, &cut, OpenMode::CreateNew).expect("new");
-    lock(&device.0).held = true;
+    locks::lock(&device.0).held = true;
     std::thread::scope(|scope| {
         scope.spawn(|| file.write(&[&Bytes::from(vec![1; 100_000])], 0));
-        while !lock(&device.0).waits {
+        while !locks::lock(&device.0).waits {
             std::thread::sleep(Duration::from_millis(1));
         }
         let cutting = scope.spawn(|| file.truncate(0));
         std::thread::sleep(Duration::from_millis(100));
         let rest = usize::try_from(free(&engine)).expect("small");
         put(&engine, &other, 2, rest);
-        lock(&device.0).held = false;
+        locks::lock(&device.0).held = false;
         cutting.join().expect("no panic").expect("cuts");
     });
     assert_eq!(file.length().expect("has one"), 0);

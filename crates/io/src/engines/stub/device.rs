@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::{DeviceId, crc, lock};
+use super::{DeviceId, crc};
 use crate::blocking::Blocking;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::meta::{read_small, replace};
 use crate::types::SyncKind;
 
@@ -100,7 +101,7 @@ pub(super) struct Adopted {
 
 impl Drop for Adopted {
     fn drop(&mut self) {
-        if let Some(in_use) = &mut *lock(&IN_USE) {
+        if let Some(in_use) = &mut *locks::lock(&IN_USE) {
             in_use.remove(&self.id);
         }
     }
@@ -111,7 +112,7 @@ pub(super) fn adopt<D: Blocking>(device: &D, root: &Path, wipe: bool) -> Result<
     let began = Instant::now();
     loop {
         {
-            let mut in_use = lock(&IN_USE);
+            let mut in_use = locks::lock(&IN_USE);
             let (id, size) = belongs(device, root, wipe)?;
             if in_use.get_or_insert_default().insert(id) {
                 return Ok(Adopted { id, size });

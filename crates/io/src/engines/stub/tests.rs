@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,10 +16,10 @@ pub(super) const SIZE: usize = 64 << 20;
 
 /// A device; its copies are the same one.
 #[derive(Clone, Debug)]
-pub(super) struct Memory(pub(super) Arc<Mutex<State>>);
+pub(super) struct Memory(pub(super) Arc<Mutex<MemoryState>>);
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct MemoryState {
     pub(super) bytes: Vec<u8>,
     /// Operations that still succeed.
     pub(super) left: usize,
@@ -36,7 +36,7 @@ pub(super) struct State {
 
 impl Memory {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(MemoryState {
             bytes: vec![0; SIZE],
             left: usize::MAX,
             bad_syncs: 0,
@@ -49,19 +49,19 @@ impl Memory {
 
     /// One write at a time waits: others pass.
     fn wait_if_held(&self) {
-        let mut state = lock(&self.0);
+        let mut state = locks::lock(&self.0);
         if !state.held || state.waits {
             return;
         }
         state.waits = true;
         drop(state);
-        while lock(&self.0).held {
+        while locks::lock(&self.0).held {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    fn step(&self) -> Result<MutexGuard<'_, State>, IoError> {
-        let mut state = lock(&self.0);
+    fn step(&self) -> Result<MutexGuard<'_, MemoryState>, IoError> {
+        let mut state = locks::lock(&self.0);
         let gone = IoError::from_errno(IoOp::Other, Path::new("device"), Errno::IO);
         state.left = state.left.checked_sub(1).ok_or(gone)?;
         Ok(state)
@@ -191,7 +191,10 @@ fn content_goes_with_the_last_name_and_the_last_handle() {
     assert_eq!(bytes, [7; 10]);
     drop(held);
     assert_eq!(free(&engine), all);
-    assert!(lock(&device.0).trimmed >= 200_000, "the device is told");
+    assert!(
+        locks::lock(&device.0).trimmed >= 200_000,
+        "the device is told"
+    );
     // A tree, with a file that another name keeps.
     let tree = dir.path().join("tree/below");
     fs::create_dir_all(&tree).expect("creates");
@@ -241,7 +244,7 @@ fn what_was_acknowledged_is_there_after_a_stop_at_any_step() {
         let engine = stubs(dir.path(), &device).expect("opens");
         let path = dir.path().join("blk_1");
         let file = open(&engine, &path, OpenMode::CreateNew).expect("new");
-        lock(&device.0).left = steps;
+        locks::lock(&device.0).left = steps;
         let mut acknowledged: Vec<u8> = Vec::new();
         for n in 1..=8_u8 {
             let bytes = Bytes::from(vec![n; 50_000]);
@@ -254,7 +257,7 @@ fn what_was_acknowledged_is_there_after_a_stop_at_any_step() {
                 acknowledged.truncate(120_000);
             }
         }
-        lock(&device.0).left = usize::MAX;
+        locks::lock(&device.0).left = usize::MAX;
         // The process is gone: nothing is closed.
         let id = engine.0.adopted.id;
         std::mem::forget(file);
@@ -288,7 +291,7 @@ fn after_a_failed_flush_no_sync_says_that_older_bytes_are_safe() {
     };
     let (a, b, clean) = (write("blk_1"), write("blk_2"), write("blk_3"));
     clean.sync(SyncKind::Data).expect("syncs");
-    lock(&device.0).bad_syncs = 1;
+    locks::lock(&device.0).bad_syncs = 1;
     a.sync(SyncKind::Data).expect_err("the device says so");
     for file in [&a, &b, &a] {
         let error = file.sync(SyncKind::All).expect_err("its bytes may be lost");
@@ -309,14 +312,14 @@ fn a_sync_covers_what_an_earlier_handle_wrote() {
         let file = open(&engine, path, OpenMode::ReadOnly).expect("there");
         file.sync(SyncKind::All)
     };
-    lock(&device.0).bad_syncs = 1;
+    locks::lock(&device.0).bad_syncs = 1;
     sync(&a).expect_err("the device was asked, and failed");
     sync(&b).expect_err("its bytes may be lost too");
     sync(&a).expect_err("they still may be");
     put(&engine, &dir.path().join("blk_3"), 3, 100_000);
     sync(&dir.path().join("blk_3")).expect("is newer");
     assert!(
-        lock(&engine.0.unflushed).files.len() <= 2,
+        locks::lock(&engine.0.unflushed).files.len() <= 2,
         "what was flushed is forgotten"
     );
 }
@@ -386,7 +389,7 @@ fn what_a_trim_did_not_answer_for_is_for_no_other_stub() {
         (Some(Errno::IO), false),
         (None, true),
     ] {
-        lock(&device.0).trim = answer;
+        locks::lock(&device.0).trim = answer;
         put(&engine, &path, 1, 100_000);
         files(&engine).remove(&path).expect("removes");
         if !comes_back {

@@ -9,10 +9,10 @@ mod open_replica;
 mod packet_responder;
 mod phase;
 pub mod pipeline;
-mod record;
 pub mod replica_sink;
 mod signals;
 pub mod verify;
+mod write_counts;
 
 use std::time::Duration;
 
@@ -30,9 +30,9 @@ use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::mirror_setup::{SetUp, next_hop};
 use crate::xceiver::block_receiver::open_replica::open_replica;
 use crate::xceiver::block_receiver::pipeline::Ends;
-use crate::xceiver::block_receiver::record::WriteRecord;
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
 use crate::xceiver::block_receiver::verify::IncomingBlock;
+use crate::xceiver::block_receiver::write_counts::WriteRecord;
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;

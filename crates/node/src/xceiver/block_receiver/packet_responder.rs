@@ -158,7 +158,7 @@ impl<'a> PacketResponder<'a> {
     ///
     /// # Errors
     /// This node has to leave the pipeline without a word.
-    pub fn on_behind(&mut self, event: FromMirror) -> Result<(), XferError> {
+    pub fn on_mirror_acks(&mut self, event: FromMirror) -> Result<(), XferError> {
         match event {
             FromMirror::Ack(ack, at) => {
                 if ack.oob_status().is_some() || ack.seqno == UNKNOWN_SEQNO {

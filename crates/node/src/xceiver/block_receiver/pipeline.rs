@@ -26,10 +26,10 @@ use crate::xceiver::block_receiver::completion::End;
 use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::packet_responder::{AckStep, PacketResponder, Pending};
 use crate::xceiver::block_receiver::phase::{After, Receiving};
-use crate::xceiver::block_receiver::record::Received;
 use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
 use crate::xceiver::block_receiver::signals::Signals;
 use crate::xceiver::block_receiver::verify::{BadPacket, IncomingBlock};
+use crate::xceiver::block_receiver::write_counts::Received;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
@@ -402,7 +402,7 @@ impl Pipeline<'_> {
             let Poll::Ready(said) = next.poll_recv_acks(cx) else {
                 break;
             };
-            acks.responder.on_behind(said)?;
+            acks.responder.on_mirror_acks(said)?;
             heard = true;
         }
         Ok(heard)

@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 
 use crate::xceiver::block_receiver::completion::{End, Finish, complete_replica};
 use crate::xceiver::block_receiver::gathering::Gathering;
-use crate::xceiver::block_receiver::record::{self, DiskClock};
+use crate::xceiver::block_receiver::write_counts::{self, DiskClock};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::packet::PacketBatch;
 
@@ -279,7 +279,7 @@ impl ReplicaSink {
         };
         let now = writer.bytes_on_disk();
         if now > before {
-            let work = record::Work::Write(now - before);
+            let work = write_counts::Work::Write(now - before);
             self.clock.end_of(work, &self.x, writer);
         }
         if moved && self.is_writing() {
@@ -338,7 +338,7 @@ impl ReplicaSink {
 
     fn synced(&mut self) {
         if let Work::Open(writer) = &self.work {
-            self.clock.end_of(record::Work::Sync, &self.x, writer);
+            self.clock.end_of(write_counts::Work::Sync, &self.x, writer);
         }
         // Only the last of them can have asked for it: what is behind is held.
         if let Some(run) = self.waiting.pop_front() {

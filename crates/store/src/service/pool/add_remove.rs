@@ -27,34 +27,34 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 /// See [`Store::add_pool`](crate::Store::add_pool).
 pub async fn add_pool(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     spec: PoolSpec,
     start: StartOption,
 ) -> Result<(), StoreError> {
-    let _changing = inner.changing.lock().await;
-    if inner.stop.is_cancelled() {
+    let _changing = store.changing.lock().await;
+    if store.stop.is_cancelled() {
         return Err(StoreError::closed("the store is shut down"));
     }
-    check_cluster(inner, &spec)?;
-    if let Ok(there) = inner.pool(&spec.pool) {
+    check_cluster(store, &spec)?;
+    if let Ok(there) = store.pool(&spec.pool) {
         return check_same(&there.spec, &spec);
     }
     let pool = Arc::new(Pool::new(spec));
     let started = Instant::now();
-    let volumes = inner.volumes();
+    let volumes = store.volumes();
     let progress = Arc::new(Progress::default());
     version_again::mend(&pool, &volumes).await;
     let loads = volumes
         .iter()
-        .map(|v| add_slice(inner, &pool, v, start, &progress));
+        .map(|v| add_slice(store, &pool, v, start, &progress));
     let loads = futures_util::future::join_all(loads);
     let loads = with_progress(pool.id(), &progress, loads).await;
     let outcomes: Vec<_> = volumes.iter().zip(loads).collect();
     // Before any joins: what a refused pool had put on a volume would count as used there.
-    bear_refusals(inner, &outcomes)?;
+    bear_refusals(store, &outcomes)?;
     for (volume, outcome) in outcomes {
         match outcome {
-            Ok(joining) => adopt(inner, &pool, joining).await,
+            Ok(joining) => adopt(store, &pool, joining).await,
             // The directory of this pool is wrong, and others are served there.
             Err(error)
                 if error.kind() == StoreErrorKind::Incompatible
@@ -63,10 +63,10 @@ pub async fn add_pool(
                 warn!(volume = %volume.root.display(), pool = %pool.id(), %error, "this pool does \
                     without the volume");
             }
-            Err(e) => crate::transitions::volume_failure::fail(inner, volume, &e.to_string()).await,
+            Err(e) => crate::transitions::volume_failure::fail(store, volume, &e.to_string()).await,
         }
     }
-    startup::check_tolerance(inner, inner.volumes().len())?;
+    startup::check_tolerance(store, store.volumes().len())?;
     if pool.slices().is_empty() {
         return Err(StoreError::new(
             StoreErrorKind::VolumeFailed,
@@ -76,13 +76,13 @@ pub async fn add_pool(
     let (replicas, took_ms) = (pool.map.len(), started.elapsed().as_millis());
     info!(pool = %pool.id(), replicas, volumes = pool.slices().len(), took_ms,
         "block pool loaded");
-    locks::write(&inner.pools).insert(pool.id().clone(), Arc::clone(&pool));
-    if let Some(protection) = &inner.protection {
-        protection.pool_loaded(inner, &pool).await;
+    locks::write(&store.pools).insert(pool.id().clone(), Arc::clone(&pool));
+    if let Some(protection) = &store.protection {
+        protection.pool_loaded(store, &pool).await;
     }
-    inner.remember().await;
+    store.remember().await;
     for volume in &volumes {
-        crate::transitions::volume_failure::leave_if_failed(inner, volume);
+        crate::transitions::volume_failure::leave_if_failed(store, volume);
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ pub async fn add_pool(
 /// Whether the pool can do without the volumes whose part of it cannot be used: others have theirs,
 /// and so many may fail. What all refuse lies with the NameNode, not with a directory.
 fn bear_refusals(
-    inner: &StoreState,
+    store: &StoreState,
     outcomes: &[(&Arc<Volume>, Result<Joining, StoreError>)],
 ) -> Result<(), StoreError> {
     let usable = outcomes
@@ -121,23 +121,23 @@ fn bear_refusals(
     let newly = outcomes
         .iter()
         .filter(|(volume, outcome)| outcome.is_err() && !volume.is_failed());
-    let failed = locks::read(&inner.volumes).failed.len() + newly.count();
-    match tolerated(inner.tolerated_failures(), usable, failed) {
+    let failed = locks::read(&store.volumes).failed.len() + newly.count();
+    match tolerated(store.tolerated_failures(), usable, failed) {
         true => Ok(()),
         false => Err(first.clone()),
     }
 }
 
 /// A node belongs to one cluster; a new one to that of its first NameNode.
-fn check_cluster(inner: &StoreState, spec: &PoolSpec) -> Result<(), StoreError> {
-    let mut identity = inner.identity();
+fn check_cluster(store: &StoreState, spec: &PoolSpec) -> Result<(), StoreError> {
+    let mut identity = store.identity();
     if identity.cluster_id.is_empty() {
         identity.cluster_id.clone_from(&spec.cluster_id);
     }
     if identity.cluster_id == spec.cluster_id {
         return Ok(());
     }
-    let roots = inner.volumes().iter().fold(String::new(), |mut list, v| {
+    let roots = store.volumes().iter().fold(String::new(), |mut list, v| {
         write!(list, " {}", v.root.display()).expect("writing to a String cannot fail");
         list
     });
@@ -180,10 +180,10 @@ async fn with_progress<T>(pool: &PoolId, progress: &Progress, work: impl Future<
 }
 
 /// Takes the pool out of the tables and stops its writers.
-pub async fn forget_pool(inner: &Arc<StoreState>, id: &PoolId) -> Option<Arc<Pool>> {
-    let _changing = inner.changing.lock().await;
-    let pool = locks::write(&inner.pools).remove(id)?;
-    stop_writers(inner, &pool).await;
+pub async fn forget_pool(store: &Arc<StoreState>, id: &PoolId) -> Option<Arc<Pool>> {
+    let _changing = store.changing.lock().await;
+    let pool = locks::write(&store.pools).remove(id)?;
+    stop_writers(store, &pool).await;
     for slice in pool.slices() {
         locks::write(&slice.volume.slices).retain(|s| s.pool != *id);
     }
@@ -191,17 +191,17 @@ pub async fn forget_pool(inner: &Arc<StoreState>, id: &PoolId) -> Option<Arc<Poo
 }
 
 /// Tells every writer of a pool to stop and waits a while; whether all have stopped.
-pub async fn stop_writers(inner: &StoreState, pool: &Pool) -> bool {
-    stop_all(inner, live_replicas(pool, None)).await
+pub async fn stop_writers(store: &StoreState, pool: &Pool) -> bool {
+    stop_all(store, live_replicas(pool, None)).await
 }
 
 /// Tells every writer on a volume to stop and waits a while; whether all have stopped.
-pub async fn stop_writers_on(inner: &StoreState, volume: &Volume) -> bool {
-    let pools = inner.pools();
+pub async fn stop_writers_on(store: &StoreState, volume: &Volume) -> bool {
+    let pools = store.pools();
     let live = pools
         .iter()
         .flat_map(|pool| live_replicas(pool, Some(volume.index)));
-    stop_all(inner, live.collect()).await
+    stop_all(store, live.collect()).await
 }
 
 /// Replicas that are not finalized, all of them or those on one volume.
@@ -217,12 +217,12 @@ pub fn live_replicas(pool: &Pool, volume: Option<u16>) -> Vec<Arc<LiveReplica>> 
     live
 }
 
-async fn stop_all(inner: &StoreState, live: Vec<Arc<LiveReplica>>) -> bool {
+async fn stop_all(store: &StoreState, live: Vec<Arc<LiveReplica>>) -> bool {
     for replica in &live {
         replica.status().cancel.cancel();
     }
     let waits = live.iter().map(|replica| replica.writer.lock());
-    let limit = inner.config.writer_stop_timeout.min(Duration::from_secs(5));
+    let limit = store.config.writer_stop_timeout.min(Duration::from_secs(5));
     let stopped = tokio::time::timeout(limit, futures_util::future::join_all(waits))
         .await
         .is_ok();
@@ -234,19 +234,19 @@ async fn stop_all(inner: &StoreState, live: Vec<Arc<LiveReplica>>) -> bool {
 
 /// See [`Store::remove_pool`](crate::Store::remove_pool).
 pub async fn remove_pool(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     id: &PoolId,
     force: bool,
 ) -> Result<(), StoreError> {
     if !force {
-        refuse_with_replicas(inner, id).await?;
+        refuse_with_replicas(store, id).await?;
     }
-    let _ = forget_pool(inner, id).await;
-    if let Some(protection) = &inner.protection {
-        protection.pool_removed(inner, id).await;
+    let _ = forget_pool(store, id).await;
+    if let Some(protection) = &store.protection {
+        protection.pool_removed(store, id).await;
     }
     let mut first_error = None;
-    for volume in inner.volumes() {
+    for volume in store.volumes() {
         let root = volume.root.join(CURRENT).join(id.as_str());
         if let Err(error) = remove_tree(&volume, &root).await {
             warn!(path = %root.display(), %error, "cannot delete the directory of a block pool");
@@ -258,9 +258,9 @@ pub async fn remove_pool(
 
 /// Looks on the disks: a pool that is no longer served is not in memory, and its replicas are
 /// there.
-async fn refuse_with_replicas(inner: &Arc<StoreState>, id: &PoolId) -> Result<(), StoreError> {
+async fn refuse_with_replicas(store: &Arc<StoreState>, id: &PoolId) -> Result<(), StoreError> {
     let doing = || format!("looking for replicas of block pool {id}");
-    for volume in inner.volumes() {
+    for volume in store.volumes() {
         let root = volume.root.join(CURRENT).join(id.as_str());
         let found = volume
             .meta(IoClass::Delete)

@@ -79,14 +79,14 @@ fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
 /// Settles them one after the other, and waits while that goes on. The disk of a loser may give no
 /// answer, and a task that waits here keeps volumes in and the node from stopping. What is left
 /// then is done in the background.
-pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
+pub async fn settle_all(duplicates: Vec<Duplicate>, store: &Arc<StoreState>, pool: &Arc<Pool>) {
     if duplicates.is_empty() {
         return;
     }
     let progress = Arc::new(Notify::new());
     let (inner_then, pool_then, told) =
-        (Arc::clone(inner), Arc::clone(pool), Arc::clone(&progress));
-    let mut all = inner.tasks.spawn(async move {
+        (Arc::clone(store), Arc::clone(pool), Arc::clone(&progress));
+    let mut all = store.tasks.spawn(async move {
         for duplicate in duplicates {
             duplicate.settle(&inner_then, &pool_then).await;
             told.notify_one();
@@ -95,7 +95,7 @@ pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<StoreState>, poo
     loop {
         tokio::select! {
             _ = &mut all => return,
-            () = inner.ending.cancelled() => return,
+            () = store.ending.cancelled() => return,
             settled = tokio::time::timeout(PATIENCE, progress.notified()) => if settled.is_err() {
                 warn!(pool = %pool.id(), "deleting the lesser replicas of blocks that lie here \
                     twice takes long: it goes on in the background");
@@ -108,14 +108,14 @@ pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<StoreState>, poo
 impl Duplicate {
     /// Deletes the loser, or puts it into the place of the winner where that has left with its
     /// volume.
-    pub async fn settle(self, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
+    pub async fn settle(self, store: &Arc<StoreState>, pool: &Arc<Pool>) {
         let latch = tokio::time::timeout(LATCH_WAIT, pool.latches.acquire(self.id)).await;
         let Ok(_latch) = latch else {
             warn!(pool = %pool.id(), block = self.id, "a block that lies here twice is being \
                 changed: the next start deletes one of the two");
             return;
         };
-        let stopped = self.stop_live_writer(inner).await;
+        let stopped = self.stop_live_writer(store).await;
         let there = pool.map.get(self.id);
         let usable = |slot: &Slot| pool.slice(slot.volume()).is_ok();
         // A copy that no writer goes on with is no replacement.
@@ -138,29 +138,29 @@ impl Duplicate {
         };
         if there.as_ref().is_some_and(in_its_place) {
             self.give_up();
-        } else if inner.config.delete_duplicates {
-            self.delete(inner, pool).await;
+        } else if store.config.delete_duplicates {
+            self.delete(store, pool).await;
         }
     }
 
     /// The right to the loser once no writer has it. The right to one that is finalized is the
     /// block's latch.
-    async fn stop_live_writer(&self, inner: &StoreState) -> Result<Option<WriterLock>, StoreError> {
+    async fn stop_live_writer(&self, store: &StoreState) -> Result<Option<WriterLock>, StoreError> {
         match &self.loser {
             Slot::Finalized(_) => Ok(None),
-            Slot::Live(live) => stop_live_writer(inner, live).await.map(Some),
+            Slot::Live(live) => stop_live_writer(store, live).await.map(Some),
         }
     }
 
     /// Deletes the files of the loser, for which no task waits any more once their volume has
     /// failed. Not before: a rename that the disk does later would meet what others have put there,
     /// that wait for the block's latch.
-    async fn delete(&self, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
+    async fn delete(&self, store: &Arc<StoreState>, pool: &Arc<Pool>) {
         if let Ok(slice) = pool.slice(self.loser.volume()) {
             tokio::select! {
                 biased;
                 () = slice.volume.gone.cancelled() => {}
-                () = self.delete_files(inner, pool) => {}
+                () = self.delete_files(store, pool) => {}
             }
         }
         // After the files have left their names: a process killed before still has all that was
@@ -175,7 +175,7 @@ impl Duplicate {
         }
     }
 
-    async fn delete_files(&self, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
-        delete_duplicate(inner, pool, self.id, &self.loser).await;
+    async fn delete_files(&self, store: &Arc<StoreState>, pool: &Arc<Pool>) {
+        delete_duplicate(store, pool, self.id, &self.loser).await;
     }
 }

@@ -37,7 +37,7 @@ impl Joining {
 /// Formats or checks the pool on a volume and finds its replicas. While the process lacks something
 /// for that, it waits: neither the volume nor the pool is to blame.
 pub async fn add_slice(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     volume: &Arc<Volume>,
     start: StartOption,
@@ -45,7 +45,7 @@ pub async fn add_slice(
 ) -> Result<Joining, StoreError> {
     let mut said = false;
     loop {
-        let error = match try_slice(inner, pool, volume, start, progress).await {
+        let error = match try_slice(store, pool, volume, start, progress).await {
             Err(error) if error.kind() == StoreErrorKind::Retry => error,
             outcome => return outcome,
         };
@@ -54,8 +54,8 @@ pub async fn add_slice(
             warn!(%volume, %error, "loading a volume waits for what the process lacks");
         }
         tokio::select! {
-            () = inner.stop.cancelled() => return Err(error),
-            () = inner.ending.cancelled() => return Err(error),
+            () = store.stop.cancelled() => return Err(error),
+            () = store.ending.cancelled() => return Err(error),
             () = volume.gone.cancelled() => return Err(error),
             () = tokio::time::sleep(LACKING) => {}
         }
@@ -64,19 +64,19 @@ pub async fn add_slice(
 
 /// What an attempt that failed left behind is what a killed process would leave.
 async fn try_slice(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     volume: &Arc<Volume>,
     start: StartOption,
     progress: &Arc<Progress>,
 ) -> Result<Joining, StoreError> {
-    startup::format_if_new(inner, volume).await?;
+    startup::format_if_new(store, volume).await?;
     let slice = Arc::new(BlockPoolSlice::new(Arc::clone(volume), pool.id().clone()));
     let upgrade = crate::service::upgrade::prepare(&pool.spec, &slice, start).await?;
     let options = LoadOptions {
         data_files: volume.data_files(),
-        cache_expiry: inner.config.replica_cache_expiry,
-        used_expiry: inner.config.dfs_used_cache_expiry,
+        cache_expiry: store.config.replica_cache_expiry,
+        used_expiry: store.config.dfs_used_cache_expiry,
         unclean_since: volume.unclean_since,
         threads: walk_threads(),
     };
@@ -106,7 +106,7 @@ fn walk_threads() -> usize {
 
 /// Puts what was found on a volume into the pool's map. Duplicates are resolved and the loser is
 /// deleted.
-pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) {
+pub async fn adopt(store: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) {
     let Joining {
         slice,
         loaded,
@@ -143,17 +143,17 @@ pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
     slice.used.set(loaded.used.unwrap_or(used));
     slice.volume.settle_used();
     // Before other tasks work on the winners, whose files may have to go where these are.
-    duplicates::settle_all(losers, inner, pool).await;
-    verify_recent(inner, pool, slice, loaded.recent);
-    crate::transitions::delete::clear_leftovers(inner, slice, loaded.leftovers);
-    crate::service::upgrade::join_rolling(inner, pool, slice).await;
-    crate::service::upgrade::watch(inner, slice);
+    duplicates::settle_all(losers, store, pool).await;
+    verify_recent(store, pool, slice, loaded.recent);
+    crate::transitions::delete::clear_leftovers(store, slice, loaded.leftovers);
+    crate::service::upgrade::join_rolling(store, pool, slice).await;
+    crate::service::upgrade::watch(store, slice);
 }
 
 /// Verifies in the background, the newest first, replicas that a stop may have damaged. The stamp
 /// of commit rounds stays until that is done: a start before looks at them again.
 fn verify_recent(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     slice: &Arc<BlockPoolSlice>,
     recent: Vec<Block>,
@@ -166,13 +166,13 @@ fn verify_recent(
         "the last stop was not clean: verifying the replicas that are newer than the last commit \
             round");
     let verifying = CommitRounds::verifying(volume);
-    let (inner, pool, slice) = (Arc::clone(inner), Arc::clone(pool), Arc::clone(slice));
-    let tasks = inner.tasks.clone();
+    let (store, pool, slice) = (Arc::clone(store), Arc::clone(pool), Arc::clone(slice));
+    let tasks = store.tasks.clone();
     tasks.spawn(async move {
         for block in recent {
-            let verify = verify_one(&inner, &pool, &slice, block);
+            let verify = verify_one(&store, &pool, &slice, block);
             tokio::select! {
-                () = inner.stop.cancelled() => {
+                () = store.stop.cancelled() => {
                     // Not all of them were looked at: the mark stays open, and so does the stamp.
                     std::mem::forget(verifying);
                     return;
@@ -185,7 +185,7 @@ fn verify_recent(
 }
 
 async fn verify_one(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     slice: &Arc<BlockPoolSlice>,
     block: Block,
@@ -221,7 +221,7 @@ async fn verify_one(
     warn!(%block, ?outcome, "a replica is damaged since the last stop, which was not clean");
     let block = pool.extended(block);
     let storage = slice.volume.info.clone();
-    inner
+    store
         .send_event(StoreEvent::Corrupt { block, storage })
         .await;
 }

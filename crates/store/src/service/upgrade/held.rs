@@ -46,9 +46,9 @@ struct Listed {
 }
 
 /// Has the part of a pool looked at until its volume leaves, the first time at once.
-pub fn watch(inner: &Arc<StoreState>, slice: &Arc<BlockPoolSlice>) {
-    let (stop, slice) = (inner.stop.clone(), Arc::clone(slice));
-    inner.tasks.spawn(async move {
+pub fn watch(store: &Arc<StoreState>, slice: &Arc<BlockPoolSlice>) {
+    let (stop, slice) = (store.stop.clone(), Arc::clone(slice));
+    store.tasks.spawn(async move {
         let gone = slice.volume.gone.clone();
         let looks = async {
             while slice.volume.slices_have(&slice) {
@@ -122,9 +122,9 @@ fn list(dir: &Path) -> io::Result<Listed> {
 
 /// See [`Store::held_by_upgrades`](crate::Store::held_by_upgrades).
 #[must_use]
-pub fn told(inner: &StoreState) -> Vec<HeldByUpgrades> {
+pub fn told(store: &StoreState) -> Vec<HeldByUpgrades> {
     let mut all = Vec::new();
-    for pool in inner.pools() {
+    for pool in store.pools() {
         let runs = pool.rolling.is_on();
         all.extend(pool.slices().iter().map(|slice| HeldByUpgrades {
             volume: slice.volume.root.clone(),

@@ -92,13 +92,13 @@ fn restore(from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
 
 /// See [`Store::finalize_upgrade`](crate::Store::finalize_upgrade). Every volume is tried; the
 /// NameNode orders it again after each full block report.
-pub async fn finalize(inner: &Arc<StoreState>, id: &PoolId) -> Result<(), StoreError> {
-    let pool = inner.pool(id)?;
+pub async fn finalize(store: Arc<StoreState>, id: PoolId) -> Result<(), StoreError> {
+    let pool = store.pool(&id)?;
     let mut failed = None;
     for slice in pool.slices() {
-        if let Err(error) = finalize_on(inner, &slice).await {
+        if let Err(error) = finalize_on(&store, &slice).await {
             let error = StoreError::io("finalizing an upgrade", error);
-            let error = examine(inner, &slice.volume, error);
+            let error = examine(&store, &slice.volume, error);
             warn!(pool = %id, volume = %slice.volume.root.display(), %error,
                 "an upgrade is not finalized on a volume; the next order tries again");
             failed = Some(error);
@@ -108,17 +108,17 @@ pub async fn finalize(inner: &Arc<StoreState>, id: &PoolId) -> Result<(), StoreE
 }
 
 async fn finalize_on(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     slice: &Arc<BlockPoolSlice>,
 ) -> Result<(), hayloft_io::IoError> {
     for root in [&slice.paths.root, &slice.volume.root] {
-        remove_later(inner, slice, &root.join(PREVIOUS)).await?;
+        remove_later(store, slice, &root.join(PREVIOUS)).await?;
     }
     slice.held.previous.set(0);
     let aside = slice.paths.root.join(FINALIZED_TMP);
     let meta = slice.volume.meta(IoClass::ClientWrite);
     if matches!(meta.exists(&aside).await, Ok(true)) {
-        clear_leftovers(inner, slice, vec![aside]);
+        clear_leftovers(store, slice, vec![aside]);
     }
     Ok(())
 }

@@ -66,11 +66,11 @@ pub fn rolling_is(pool: &Pool, state: RollingUpgradeState) -> bool {
 /// See [`Store::set_rolling_upgrade`](crate::Store::set_rolling_upgrade). Nothing is done when
 /// nothing changed. Every volume is tried; after an error the next call tries all of them again.
 pub async fn set_rolling(
-    inner: &Arc<StoreState>,
-    id: &PoolId,
+    store: Arc<StoreState>,
+    id: PoolId,
     state: RollingUpgradeState,
 ) -> Result<(), StoreError> {
-    let pool = inner.pool(id)?;
+    let pool = store.pool(&id)?;
     if rolling_is(&pool, state) {
         return Ok(());
     }
@@ -92,11 +92,11 @@ pub async fn set_rolling(
                 mode.storages().insert(Arc::clone(&slice.volume.info.id));
                 mark(&slice).await
             }
-            RollingUpgradeState::Finalized => finalize(inner, &pool, &slice).await,
+            RollingUpgradeState::Finalized => finalize(&store, &pool, &slice).await,
             RollingUpgradeState::Absent => unmark(&slice).await,
         };
         if let Err(error) = outcome {
-            let error = examine(inner, &slice.volume, error);
+            let error = examine(&store, &slice.volume, error);
             warn!(pool = %id, volume = %slice.volume.root.display(), ?state, %error,
                 "rolling upgrade: a volume is behind; it is tried again");
             failed = Some(error);
@@ -111,12 +111,12 @@ pub async fn set_rolling(
 }
 
 /// Gives a volume that joined the pool the marker of the rolling upgrade that runs.
-pub async fn join_rolling(inner: &Arc<StoreState>, pool: &Pool, slice: &BlockPoolSlice) {
+pub async fn join_rolling(store: &Arc<StoreState>, pool: &Pool, slice: &BlockPoolSlice) {
     if !pool.rolling.is_on() {
         return;
     }
     if let Err(error) = mark(slice).await {
-        let error = examine(inner, &slice.volume, error);
+        let error = examine(store, &slice.volume, error);
         warn!(pool = %pool.id(), volume = %slice.volume.root.display(), %error, "cannot mark the \
             rolling upgrade on a volume");
         pool.rolling.unmarked.store(true, Ordering::Release);
@@ -150,7 +150,7 @@ async fn unmark(slice: &BlockPoolSlice) -> Result<(), StoreError> {
 /// `previous` goes where the marker is, and trash that was there before this process heard of the
 /// upgrade stays: the NameNode may have been rolled back to what it holds.
 async fn finalize(
-    inner: &Arc<StoreState>,
+    store: &Arc<StoreState>,
     pool: &Pool,
     slice: &Arc<BlockPoolSlice>,
 ) -> Result<(), StoreError> {
@@ -159,12 +159,12 @@ async fn finalize(
     let meta = slice.volume.meta(IoClass::ClientWrite);
     let marker = root.join(ROLLING_UPGRADE_MARKER);
     if meta.exists(&marker).await.map_err(failed)? {
-        let previous = remove_later(inner, slice, &root.join(PREVIOUS)).await;
+        let previous = remove_later(store, slice, &root.join(PREVIOUS)).await;
         previous.map_err(failed)?;
         slice.held.previous.set(0);
     }
     if pool.rolling.has(slice) {
-        let trash = remove_later(inner, slice, &root.join(TRASH)).await;
+        let trash = remove_later(store, slice, &root.join(TRASH)).await;
         trash.map_err(failed)?;
         slice.held.trash.set(0);
         pool.rolling.storages().remove(&slice.volume.info.id);

@@ -12,10 +12,11 @@ use hayloft_wire::ids::PoolId;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::Parity;
-use super::listing::{Listed, list_dir};
-use super::unattended::{LOOK_WITHIN, Unattended, units_on};
-use super::volumes::{kept_file, parity_file, stamp_of};
+use super::{LOOK_WITHIN, Unattended, units_on};
+use crate::Parity;
+use crate::listing::{Listed, list_dir};
+use crate::sources::stamp_of;
+use crate::units::{kept_file, parity_file};
 
 /// A directory is looked at again after so long: another process may have changed it.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -23,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 impl Parity {
     /// Looks now and then for directories that groups have units in and no store uses, and at what
     /// lies in those that are known.
-    pub(super) async fn look_at_unattended(self: &Arc<Self>) {
+    pub(crate) async fn look_at_unattended(self: &Arc<Self>) {
         {
             let mut known = locks::write(&self.unattended);
             if known.looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {

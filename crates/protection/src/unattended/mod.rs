@@ -3,15 +3,16 @@
 //! there. They are read without the lock of the directory and compared with their checksums, since
 //! another process may use it. Nothing is written there.
 
+mod looks;
+
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{Engine, IoClass, IoError, IoErrorKind, IoOp, OpenMode, locks};
+use hayloft_io::{Engine, IoClass, IoError, IoErrorKind, IoOp, locks};
 use hayloft_parity::{GroupRecord, MemberState, TableGroup, UnitRef};
-use hayloft_store::StoreError;
 use hayloft_store::inside::{
     CURRENT, PoolPaths, StoreState, VERSION, VERSION_BYTES_MAX, VolumeVersion, data_name,
 };
@@ -19,8 +20,8 @@ use hayloft_wire::ids::PoolId;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::Parity;
-use super::volumes::{DiskKey, SourcePlace};
+use crate::Parity;
+use crate::volumes::DiskKey;
 
 /// A look that takes longer is given up: rounds wait for it.
 pub(super) const LOOK_WITHIN: Duration = Duration::from_secs(10);
@@ -102,7 +103,7 @@ impl Unattended {
 
 /// A node of the process has ended: what it has on healthy disks serves the groups of the others.
 pub fn store_ended(parity: &Parity, store: &StoreState) {
-    if !super::knows(store) {
+    if !crate::knows(store) {
         parity.incomplete.store(true, Ordering::Relaxed);
     }
     for volume in store.volumes() {
@@ -259,28 +260,6 @@ impl Parity {
         let place = self.place(storage);
         place.is_some_and(|place| place.store.pool(pool).is_ok())
     }
-
-    /// Where a unit on this storage is read.
-    pub(super) fn source(&self, storage: &str, pool: &PoolId) -> Option<SourcePlace> {
-        let place = self.place(storage);
-        if let Some(place) = place.filter(|place| place.store.pool(pool).is_ok()) {
-            return Some(SourcePlace::Attended(place));
-        }
-        self.unattended(storage).map(SourcePlace::Unattended)
-    }
-
-    /// As [`source`](Self::source).
-    ///
-    /// # Errors
-    /// `VolumeFailed`.
-    pub(super) fn source_of(
-        &self,
-        storage: &str,
-        pool: &PoolId,
-    ) -> Result<SourcePlace, StoreError> {
-        self.source(storage, pool)
-            .ok_or_else(|| super::volumes::not_in_use(storage))
-    }
 }
 
 /// The members of a group on a storage.
@@ -294,15 +273,4 @@ pub fn units_on<'a>(
         group: record.id,
         unit,
     })
-}
-
-/// Opens a file to read.
-pub async fn open_source(
-    place: &SourcePlace,
-    path: &Path,
-    class: IoClass,
-) -> Result<Arc<dyn hayloft_io::EngineFile>, IoError> {
-    place
-        .answer(place.engine().open(path, OpenMode::ReadOnly, class))
-        .await
 }

@@ -19,12 +19,13 @@ use hayloft_store::{StorageInfo, StoreError, StoreEvent};
 use hayloft_wire::ids::PoolId;
 use tracing::{debug, info};
 
-use super::Parity;
 use super::degraded::{back_again, decoded_as, drop_undecodable, keep_degraded};
-use super::encode::STRIDE;
 use super::listing::Listed;
-use super::unattended::open_source;
-use super::volumes::{SourcePlace, UnitPlace, stamp, unit_path};
+use super::members::clip;
+use super::sources::{SourcePlace, open_source, stamp};
+use super::units::{kept_file, parity_file, unit_path};
+use super::volumes::UnitPlace;
+use super::{Parity, STRIDE};
 
 /// The replicas of a pool are in the map, those of a volume that joined too: takes in the groups
 /// that lie on the volumes.
@@ -152,7 +153,7 @@ impl Parity {
             if !lost {
                 continue;
             }
-            let kept = super::volumes::kept_file(&record, unit);
+            let kept = kept_file(&record, unit);
             let Ok(theirs) = place.store.pool(&record.pool) else {
                 // Its store has yet to load the pool.
                 continue;
@@ -181,7 +182,7 @@ impl Parity {
         };
         for (n, target) in record.parity.iter().enumerate() {
             if let Some((_, listed)) = lists.get(&target.storage) {
-                let file = super::volumes::parity_file(&record, n);
+                let file = parity_file(&record, n);
                 known.parity[n] |= listed.files.contains(&file);
             }
         }
@@ -285,7 +286,7 @@ pub(super) async fn begins_with(
     let mut buf = AlignedBuf::unpooled(STRIDE);
     let mut offset = 0;
     while offset < len {
-        let n = super::members::clip(len, offset, STRIDE);
+        let n = clip(len, offset, STRIDE);
         let read = file.read_at(buf, offset, n);
         let read = async { read.await.into_result() };
         let (read, got) = place.answer(read).await.map_err(failed)?;

@@ -1,8 +1,15 @@
 //! Records come back as they were, and nothing else comes back.
 
+use std::sync::Arc;
+
+use hayloft_wire::ids::PoolId;
 use proptest::prelude::*;
 
 use super::*;
+use crate::record::{COVERED_MAX, REVISION_MAX};
+use crate::{
+    FileStamp, GroupId, MemberRecord, ParityRecord, ParityShape, SECTION_BYTES_MAX, Section,
+};
 
 fn bytes(n: u8, len: usize) -> Vec<u8> {
     (0..len)
