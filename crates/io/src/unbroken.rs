@@ -1,7 +1,7 @@
 //! Services that a defect must not end for as long as the process runs.
 //!
-//! A task that panics is gone, and what it looked after is without it: nobody would know, and no
-//! other part of the node stops. So it begins again, is counted, and is told of.
+//! A task that panics is gone, and what it looked after is without it, while the rest of the node
+//! goes on. So it begins again, is counted, and the operator is told.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,13 +3,16 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hayloft_io::{IoClass, IoError, IoOp, Means, locks};
-use hayloft_parity::{GroupFile, GroupId, GroupRecord, MemberState, PARITY_DIR};
+use hayloft_parity::{
+    GroupFile, GroupId, GroupPhase, GroupRecord, MemberState, PARITY_DIR, TableGroup,
+};
 use hayloft_store::inside::LACKING;
 use hayloft_wire::ids::PoolId;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::volumes::UnitPlace;
 use super::{Parity, records};
@@ -224,6 +227,42 @@ impl Parity {
                 }
             }
         }
+    }
+
+    /// Groups that were dissolved while a volume kept a copy of their record: what the copy says of
+    /// their members is out of date, and they would count as lost for ever.
+    pub(super) async fn dissolve_leftovers(&self) {
+        if !self.taken_in.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let leftovers: Vec<GroupId> = {
+            let table = self.table();
+            let leftovers = table.iter().filter(|group| self.is_leftover(group));
+            leftovers.map(|group| group.record.id).collect()
+        };
+        for group in leftovers {
+            info!(%group, "a parity record had outlived its group: it is removed");
+            self.dissolve(group).await;
+        }
+    }
+
+    /// Whether a volume lacks its copy of the record, and what the group has decodes nothing: also
+    /// with what a disk has that may come back.
+    fn is_leftover(&self, group: &TableGroup) -> bool {
+        let record = &group.record;
+        let committed = group.phase == GroupPhase::Committed;
+        if !committed || !group.torn || group.decodes() {
+            return false;
+        }
+        let members = record.members.iter().map(|m| (&m.storage, &m.root));
+        let mut units = members.chain(record.parity.iter().map(|p| (&p.storage, &p.root)));
+        units.all(|(storage, root)| {
+            let healthy = |place: &UnitPlace| {
+                let volume = &place.volume;
+                volume.info.id == *storage || volume.root == Path::new(&**root)
+            };
+            self.places().iter().any(healthy)
+        })
     }
 
     /// Whether a group has this file, or may have.

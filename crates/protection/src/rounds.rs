@@ -42,14 +42,10 @@ pub fn start(parity: &Arc<Parity>) {
     let mut running = locks::lock(&parity.running);
     if !std::mem::replace(&mut *running, true) {
         let rounds = Arc::clone(parity);
-        tokio::spawn(async move { unbroken("parity", || run(Arc::clone(&rounds))).await });
+        tokio::spawn(unbroken("parity", move || run(Arc::clone(&rounds))));
         let asked = Arc::downgrade(parity);
-        tokio::spawn(async move {
-            unbroken("answers to requests about parity", || {
-                requests::answer_requests(asked.clone())
-            })
-            .await;
-        });
+        let answer = move || requests::answer_requests(asked.clone());
+        tokio::spawn(unbroken("answers about parity", answer));
     }
 }
 
@@ -100,6 +96,7 @@ impl Parity {
         self.list_again().await;
         self.look_at_unattended().await;
         self.try_again().await;
+        self.dissolve_leftovers().await;
         self.clean().await;
         let requests = requests::requests(self).await;
         if requests.contains(&ParityRequest::Scrub) && !self.scrub().await {

@@ -69,6 +69,7 @@ impl Parity {
         pool: &Pool,
         listed: Vec<(Arc<str>, (UnitPlace, Listed))>,
     ) -> Vec<UnitRef> {
+        self.taken_in.store(true, Ordering::Relaxed);
         let mut lists = locks::lock(&self.lists);
         lists.extend(listed);
         let mut newest: HashMap<GroupId, GroupRecord> = HashMap::new();

@@ -196,7 +196,7 @@ async fn a_degraded_replica_that_is_changed_is_rebuilt_first() {
     assert_eq!(reported(&node), all());
 }
 
-/// The disk has become read-only, say, and nobody has found out yet.
+/// The disk has become read-only, say, and no check has found out yet.
 #[tokio::test]
 async fn an_append_that_finds_its_disk_dead_goes_on_elsewhere() {
     let mut node = eight(4, shape(2, 1)).await;

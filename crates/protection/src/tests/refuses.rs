@@ -16,6 +16,9 @@ async fn faulty(shape: ParityShape) -> (Node, Arc<Faults>) {
     (Node::start(dir, 4, config).await, faults)
 }
 
+/// Permission denied.
+const EACCES: i32 = 13;
+
 fn in_groups(path: &Path) -> bool {
     path.components().any(|c| c.as_os_str() == PARITY_DIR)
 }
@@ -315,4 +318,45 @@ async fn what_is_decoded_again_does_not_wait_for_a_disk_that_hangs() {
     }
     assert!(took[0] >= Duration::from_secs(3), "{took:?}");
     assert!(took[1] < Duration::from_secs(2), "{took:?}");
+}
+
+/// It lies where it could not be removed, and the disk of a member is exchanged.
+#[tokio::test]
+async fn a_record_that_outlived_its_group_counts_nothing_as_lost() {
+    let (node, faults) = faulty(shape(2, 1)).await;
+    put_some(&node, 1..13).await;
+    round(&node).await;
+    let ops = [IoOp::Unlink, IoOp::Write, IoOp::Replace];
+    faults.add(FaultRule::new(Effect::Errno(EACCES)).on(&ops).at(in_groups));
+    let all: Vec<Block> = (1..13).map(|id| block(id, 1001, 0).block).collect();
+    let deleted = node.store.invalidate(&pool(), &all).await;
+    deleted.expect("deletes");
+    for _ in 0..3 {
+        round(&node).await;
+    }
+    assert_eq!(status(&node).groups, 0);
+    let left = std::fs::read_dir(node.dir.path().join("data0").join(PARITY_DIR));
+    let names = left
+        .expect("lists")
+        .flatten()
+        .map(|entry| entry.file_name());
+    let records = names.filter(|name| name.to_string_lossy().ends_with(".record"));
+    assert!(records.count() > 0, "none outlived its group");
+    node.store.shutdown().await;
+    let exchanged = node.dir.path().join("data1");
+    std::fs::remove_dir_all(&exchanged).expect("removes");
+    std::fs::create_dir(&exchanged).expect("made");
+    let now = protected(node.dir.path(), 4, shape(2, 1));
+    let node = Node::start(node.dir, 4, now).await;
+    let before = status(&node);
+    // Where the disk of the other copy was exchanged nothing tells that it was removed there.
+    let unknown = node.parity.table().iter().filter(|g| !g.torn).count();
+    assert!(
+        before.groups > unknown as u64,
+        "nothing to forget: {before:?}"
+    );
+    round(&node).await;
+    let now = status(&node);
+    assert!(now.groups <= unknown as u64, "{now:?}");
+    assert!(now.lost_bytes < before.lost_bytes, "{now:?}");
 }
