@@ -26,8 +26,9 @@ const BUDGETS: [(&str, &[&str], usize); 3] = [
         // fail, disks that die by halves, and what a process may lack.
         65_500,
     ),
-    // The goal is 7,500 without cluster, which `up` and `top` took from the tools.
-    ("the commands", &["cli", "cluster", "console"], 10_500),
+    // The goal is 7,500 without cluster, which `up` and `top` took from the tools. What came since:
+    // `plan durability`, its formulas and the simulation that checks them.
+    ("the commands", &["cli", "cluster", "console"], 12_000),
     (
         "the tools",
         &["bench", "contract", "lab", "testkit"],
