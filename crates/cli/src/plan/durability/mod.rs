@@ -30,8 +30,8 @@ The defaults are public figures where there are any. Disks: Backblaze's drive st
 in 2024). Hosts: 0.8 % of Yahoo's nodes failed each month (The Architecture of Open Source \
 Applications, chapter on HDFS); the default takes a tenth of them for lost with their data. Power \
 cuts: there, one half to one per cent of the nodes did not survive one. Latent errors: there, the \
-scanner found 20 bad replicas a fortnight among about 190 million. Detection, scrub and scanner: \
-Hadoop's own defaults.
+scanner found 20 bad replicas a fortnight in a large cluster, here taken for 190 million replicas. \
+Detection, scrub and scanner: Hadoop's own defaults.
 
 The formulas are chains of Markov, solved exactly, with the waiting of copies from queueing \
 theory, and the copysets of Cidon and others for power cuts. The sources name each.";
