@@ -7,6 +7,16 @@ pub fn some(mean: f64) -> f64 {
     -(-mean).exp_m1()
 }
 
+/// Share of the blocks that an event loses which takes 2, 3 and so on up to all of their replicas
+/// from these `shares`: the others are gone, each by the chance `absent`, before it or after it.
+pub fn lost_with_others(keeping: &Keeping, shares: &[f64], absent: f64) -> f64 {
+    let lost = (2..=keeping.replicas).zip(shares).map(|(there, share)| {
+        let others = f64::from(keeping.replicas - there);
+        share * (others + 1.0) * absent.powf(others)
+    });
+    lost.sum()
+}
+
 /// Shares of the blocks that have 2, 3 and so on up to all replicas in one given domain: drawn from
 /// the nodes without putting back. None when replicas lie apart.
 pub fn shared_domain(case: &ClusterCase, keeping: &Keeping, apart: bool) -> Vec<f64> {

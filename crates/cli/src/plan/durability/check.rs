@@ -138,19 +138,19 @@ mod tests {
     #[test]
     fn one_and_two_replicas_as_simulated() {
         agrees("1", 4, true, 160.0);
-        agrees("2", 4, true, 800.0);
-        agrees("2", 1, true, 320.0);
+        agrees("2", 4, true, 320.0);
+        agrees("2", 1, true, 160.0);
     }
 
     #[test]
     fn three_replicas_as_simulated() {
-        agrees("3", 4, false, 800.0);
+        agrees("3", 4, false, 320.0);
     }
 
     #[test]
     fn parity_as_simulated() {
-        agrees("1x4+2", 4, true, 320.0);
-        agrees("2x6+1", 4, false, 480.0);
+        agrees("1x4+2", 4, true, 160.0);
+        agrees("2x6+1", 4, false, 240.0);
     }
 
     #[test]

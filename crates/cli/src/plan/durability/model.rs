@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::at_once::{cut_shares, shared_domain, some, some_in_outage};
+use super::at_once::{cut_shares, lost_with_others, shared_domain, some, some_in_outage};
 use super::case::{ClusterCase, Keeping};
 use super::causes::{Cause, Takes, causes, data_part, waiting};
 use super::chain::UnitChain;
@@ -38,7 +38,7 @@ pub struct LossForecast {
     pub nines: Option<f64>,
     /// Share of the blocks that cannot be read while one domain is down.
     pub unreadable: f64,
-    /// Hours until the replicas of a dead disk, and of a lost host, are copied or rebuilt.
+    /// Hours until the replicas of a dead disk are copied or rebuilt.
     pub disk_hours: f64,
     /// Hours until the replicas of a lost host are copied.
     pub host_hours: f64,
@@ -68,28 +68,17 @@ pub fn forecast(
     let absent = absent / (1.0 + absent);
     let mut events = one_by_one_events(case, keeping, apart, &causes, one_by_one, waits);
 
-    // Of blocks that an event takes several replicas of at once, the others are gone before it or
-    // after it, in any order.
-    let with_others = |there: u32, share: f64| {
-        let others = keeping.replicas - there;
-        share * f64::from(others + 1) * absent.powf(f64::from(others))
-    };
-    let at_once = |shares: &[f64]| -> f64 {
-        (2..=keeping.replicas)
-            .zip(shares)
-            .map(|(there, share)| with_others(there, *share))
-            .sum()
-    };
+    let with_others = |shares: &[f64]| lost_with_others(keeping, shares, absent);
     let in_domain = shared_domain(case, keeping, apart);
     let all_of = in_domain.last().copied().unwrap_or(0.0);
     let domains = case.domain_rate * f64::from(case.domains);
-    let by_domain = domains * at_once(&in_domain);
-    events += domains * some(blocks * at_once(&in_domain));
+    let by_domain = domains * with_others(&in_domain);
+    events += domains * some(blocks * with_others(&in_domain));
 
     let in_cut = cut_shares(case, keeping);
-    let by_outage = case.outages * at_once(&in_cut);
+    let by_outage = case.outages * with_others(&in_cut);
     if let Some(all) = in_cut.last() {
-        let rest = some(blocks * (at_once(&in_cut) - all));
+        let rest = some(blocks * (with_others(&in_cut) - all));
         events +=
             case.outages * (1.0 - (1.0 - rest) * (1.0 - some_in_outage(case, keeping, apart)));
     }
@@ -140,12 +129,8 @@ fn chain(case: &ClusterCase, keeping: &Keeping, causes: &[Cause]) -> UnitChain {
     let next = case.detect + mean(&|c: &Cause| c.copying) * shared / 2.0;
     let replicas = usize::try_from(keeping.replicas).unwrap_or(1);
     let mut whole = vec![first.max(SHORTEST); replicas];
-    if let [_, others @ ..] = &mut whole[..replicas - 1] {
-        others
-            .iter_mut()
-            .last()
-            .into_iter()
-            .for_each(|last| *last = next.min(first).max(SHORTEST));
+    if replicas > 2 {
+        whole[replicas - 2] = next.min(first).max(SHORTEST);
     }
     UnitChain {
         units: replicas,
