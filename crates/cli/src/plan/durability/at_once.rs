@@ -73,7 +73,10 @@ pub fn some_in_outage(case: &ClusterCase, keeping: &Keeping, apart: bool) -> f64
     let mut chance = 0.0;
     for gone in 0..=case.nodes {
         let sets = choose(f64::from(gone), replicas);
-        chance -= log.exp() * (sets * (-hit.min(1.0)).ln_1p()).exp_m1();
+        // No set is hit where there is none, also when each holds a block for certain.
+        if sets > 0.0 {
+            chance -= log.exp() * (sets * (-hit.min(1.0)).ln_1p()).exp_m1();
+        }
         let left = nodes - f64::from(gone);
         log += (left / f64::from(gone + 1)).ln() + lost.ln() - (-lost).ln_1p();
     }

@@ -303,6 +303,34 @@ mod tests {
     }
 
     #[test]
+    fn chances_are_chances_for_any_size() {
+        for (nodes, domains) in [(2, 1), (3, 3), (12, 4), (100, 5), (4000, 100), (20_000, 7)] {
+            for (block_bytes, outage_loss) in [(128e6, 0.005), (1e9, 0.5), (10e12, 0.0)] {
+                let case = ClusterCase {
+                    nodes,
+                    domains,
+                    block_bytes,
+                    outage_loss,
+                    ..case()
+                };
+                for keep in ["1", "2", "3", "1x6+1", "2x6+1", "6"] {
+                    let keeping = Keeping::parse(keep).expect("a way to keep data");
+                    for apart in [true, false] {
+                        // Some of these cannot be, and are refused.
+                        let Ok(lost) = forecast(&case, &keeping, apart) else {
+                            continue;
+                        };
+                        for chance in [lost.lost_share, lost.any, lost.unreadable] {
+                            assert!((0.0..=1.0).contains(&chance), "{case:?} {lost:?}");
+                        }
+                        assert!(lost.events.is_finite(), "{case:?} {lost:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn power_cuts_by_the_formula_of_copysets() {
         let case = ClusterCase {
             disk_rate: 0.0,

@@ -44,9 +44,9 @@ pub fn text(plan: &DurabilityPlan) -> String {
     }
     let _ = writeln!(
         out,
-        "\nnines: of the durability of a byte over a year. any loss: chance that a year loses at \
-         least one block.\nrebuilt h: hours until a dead disk's replicas are there again; host h: \
-         those of a lost host."
+        "\nnines: of the durability of a byte over a year. any loss: chance that a year loses a \
+         block.\nrebuilt h: hours until a dead disk's replicas are there again; host h: those of a \
+         lost host."
     );
     down(plan, &mut out);
     out.push('\n');
@@ -64,9 +64,9 @@ pub fn text(plan: &DurabilityPlan) -> String {
     out
 }
 
-const ASSUMES: &str = "\nThe formulas assume constant rates and replicas on nodes at random. Disks \
-    of one age and make, which die\ntogether, and mistakes of people and programs are not in them: \
-    they say what is possible, not what comes.\n";
+const ASSUMES: &str = "\nThe formulas assume constant rates and replicas on nodes at random. \
+    Disks of one age\nand make, which die together, and mistakes of people and programs are not in \
+    them: they say\nwhat is possible, not what comes.\n";
 
 fn domains(count: u32) -> String {
     match count {
@@ -150,8 +150,8 @@ fn verdict(plan: &DurabilityPlan, out: &mut String) {
     let does = |behind: bool| if behind { "do not do" } else { "do" };
     let _ = writeln!(
         out,
-        "\nVerdict: two replicas with parity ({}) {} for three against disks that die, and {} for \
-         three in all:\nthey lose {:.1e} of the data in a year, three replicas {:.1e}.",
+        "\nVerdict: two replicas with parity ({}) {} for three against disks that die,\nand {} for \
+         three in all: they lose {:.1e} of the data in a year, three replicas {:.1e}.",
         two_all.keeping,
         does(behind(&two_disks, &three_disks)),
         does(behind(&two_all, &three_all)),
@@ -161,8 +161,8 @@ fn verdict(plan: &DurabilityPlan, out: &mut String) {
     if behind(&two_all, &three_all) && !behind(&two_disks, &three_disks) {
         let _ = writeln!(
             out,
-            "Parity inside a node does not outlive the node: hosts that are lost with their disks \
-             make the difference."
+            "Parity inside a node does not outlive the node: hosts that are lost with their \
+             disks\nmake the difference."
         );
     }
 }
