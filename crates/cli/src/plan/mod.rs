@@ -1,7 +1,8 @@
-//! `hayloft plan`: how large to build, from what disks were measured to do.
+//! `hayloft plan`: how large to build, from what disks were measured to do; what a year loses.
 
 mod chart;
 mod disks;
+mod durability;
 mod report;
 mod rules;
 
@@ -28,6 +29,8 @@ pub struct PlanArgs {
 enum PlanCommand {
     /// How many disks the links of a SuperDataNode feed, and how many workers it serves.
     Super(SuperArgs),
+    /// How much data is lost in a year, with replicas and with parity.
+    Durability(Box<durability::DurabilityArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -75,7 +78,10 @@ const DISKS_DEFAULT: u64 = 48;
 
 /// Plans, reports, draws.
 pub fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
-    let PlanCommand::Super(args) = &args.command;
+    let args = match &args.command {
+        PlanCommand::Super(args) => args,
+        PlanCommand::Durability(args) => return durability::run(args),
+    };
     let plan = super_plan(args)?;
     if let Some(svg) = &args.svg {
         chart::draw(&plan, svg)?;

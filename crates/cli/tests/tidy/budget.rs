@@ -27,8 +27,9 @@ const BUDGETS: [(&str, &[&str], usize); 3] = [
         // slow there, as `hayloft top` did before. Services that panic begin again.
         65_800,
     ),
-    // The goal is 7,500 without cluster, which `up` and `top` took from the tools.
-    ("the commands", &["cli", "cluster", "console"], 10_400),
+    // The goal is 7,500 without cluster, which `up` and `top` took from the tools. What came since:
+    // `plan durability`, its formulas and the simulation that checks them.
+    ("the commands", &["cli", "cluster", "console"], 12_000),
     (
         "the tools",
         &["bench", "contract", "lab", "testkit"],

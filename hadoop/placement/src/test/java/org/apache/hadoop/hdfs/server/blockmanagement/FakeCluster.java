@@ -1,6 +1,7 @@
 package org.apache.hadoop.hdfs.server.blockmanagement;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.EnumMap;
 import java.util.EnumSet;
 import java.util.HashSet;
@@ -127,6 +128,14 @@ public final class FakeCluster {
     load -= node.getXceiverCount();
   }
 
+  /** A node that was removed registers again. */
+  public void restore(DatanodeDescriptor node) {
+    node.setAlive(true);
+    topology.add(node);
+    nodes.add(node);
+    load += node.getXceiverCount();
+  }
+
   /** Blocks that the NameNode has scheduled to the node. */
   public void schedule(DatanodeDescriptor node, int blocks) {
     for (int i = 0; i < blocks; i++) {
@@ -185,6 +194,15 @@ public final class FakeCluster {
     existing.forEach(storage -> excluded.add(storage.getDatanodeDescriptor()));
     return policy.chooseTarget(
         "/again", more, existing.get(0).getDatanodeDescriptor(), existing, false, excluded, BLOCK, hot(), null);
+  }
+
+  /** The replicas of a block that the NameNode would delete until so many are left. */
+  public static List<DatanodeStorageInfo> surplus(
+      BlockPlacementPolicy policy, int wanted, List<DatanodeStorageInfo> replicas) {
+    // The policy takes each type out as it deletes one.
+    List<StorageType> excess =
+        new ArrayList<>(Collections.nCopies(replicas.size() - wanted, StorageType.DISK));
+    return policy.chooseReplicasToDelete(replicas, replicas, wanted, excess, null, null);
   }
 
   public static BlockStoragePolicy hot() {

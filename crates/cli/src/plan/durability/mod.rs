@@ -1,0 +1,232 @@
+//! `hayloft plan durability`: data lost a year, by formulas that a simulation checks.
+
+mod at_once;
+mod case;
+mod causes;
+mod chain;
+mod check;
+mod events;
+mod model;
+mod place;
+mod random;
+mod report;
+mod simulate;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::json::print_json;
+
+use self::case::{ClusterCase, Keeping, YEAR_SECONDS, hours, rate_of};
+use self::check::CheckedRow;
+use self::model::LossForecast;
+
+/// Where the defaults come from.
+const SOURCES: &str = "\
+The defaults are public figures where there are any. Disks: Backblaze's drive statistics (1.57 % \
+in 2024). Hosts: 0.8 % of Yahoo's nodes failed each month (The Architecture of Open Source \
+Applications, chapter on HDFS); the default takes a tenth of them for lost with their data. Power \
+cuts: there, one half to one per cent of the nodes did not survive one. Latent errors: there, the \
+scanner found 20 bad replicas a fortnight in a large cluster, here taken for 190 million replicas. \
+Detection, scrub and scanner: Hadoop's own defaults.
+
+The formulas are chains of Markov, solved exactly, with the waiting of copies from queueing \
+theory, and the copysets of Cidon and others for power cuts. The sources name each.";
+
+/// `hayloft plan durability`.
+#[derive(Debug, Args)]
+#[command(after_help = SOURCES)]
+pub struct DurabilityArgs {
+    /// How data is kept: replicas, or replicas that have parity K+M inside their node, such as
+    /// 2x6+1. May be repeated.
+    #[arg(long, value_name = "R|RxK+M", value_parser = Keeping::parse,
+        default_values = ["3", "2", "2x6+1", "1x6+1"])]
+    keep: Vec<Keeping>,
+    /// Nodes of the cluster, each on a host of its own.
+    #[arg(long, value_name = "N", default_value_t = 100,
+        value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    nodes: u32,
+    /// Disks of a node.
+    #[arg(long, value_name = "N", default_value_t = 12,
+        value_parser = clap::value_parser!(u32).range(1..=512))]
+    disks: u32,
+    /// Failure domains that the nodes stand in, such as racks. 1 plans without them.
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    domains: u32,
+    /// Capacity of a disk, in TB (10^12 bytes).
+    #[arg(long, value_name = "TB", default_value_t = 16.0, value_parser = between(0.001, 1000.0))]
+    capacity: f64,
+    /// How full the disks are, in per cent, parity included.
+    #[arg(long, value_name = "PERCENT", default_value_t = 70.0, value_parser = between(0.1, 100.0))]
+    fill: f64,
+    /// Size of a block, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 128.0,
+        value_parser = between(0.001, 1_048_576.0))]
+    block: f64,
+    /// Disks that die in a year, in per cent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.5, value_parser = between(0.0, 99.0))]
+    disk_afr: f64,
+    /// Hosts that are lost in a year with all data on their disks, in per cent. A host whose disks
+    /// move to another one does not count.
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = between(0.0, 99.0))]
+    host_loss: f64,
+    /// Failure domains that are lost in a year with all their data, in per cent: fire, water. No
+    /// study says how many.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = between(0.0, 99.0))]
+    domain_loss: f64,
+    /// Latent errors a year in each TB: bytes that turn out bad when they are read.
+    #[arg(long, value_name = "N", default_value_t = 0.03, value_parser = between(0.0, 1000.0))]
+    latent: f64,
+    /// Days in which the scrub reads everything once. Hadoop's scanner reads 1 MiB/s of a volume
+    /// [default: 21, or what that rate takes, if longer].
+    #[arg(long, value_name = "DAYS", value_parser = between(0.01, 3650.0))]
+    scrub: Option<f64>,
+    /// Minutes until a new replica has parity.
+    #[arg(long, value_name = "MINUTES", default_value_t = 2.0,
+        value_parser = between(0.0, 525_600.0))]
+    parity_age: f64,
+    /// Data that is new each day, in per cent of what is stored.
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = between(0.0, 1000.0))]
+    new_data: f64,
+    /// Share of the bandwidth of disks and links that copies and rebuilds get, in per cent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 20.0,
+        value_parser = between(0.001, 100.0))]
+    rebuild_share: f64,
+    /// What a disk moves, in MB (10^6 bytes) a second: a large hard disk's average over its
+    /// zones.
+    #[arg(long, value_name = "MB/S", default_value_t = 150.0, value_parser = between(0.1, 1e6))]
+    disk_rate: f64,
+    /// What the link of a node carries each way, in Gb (10^9 bits) a second.
+    #[arg(long, value_name = "GB/S", default_value_t = 10.0, value_parser = between(0.001, 1e5))]
+    link: f64,
+    /// Minutes until the NameNode takes a node for dead; Hadoop's default.
+    #[arg(long, value_name = "MINUTES", default_value_t = 10.5,
+        value_parser = between(0.0, 525_600.0))]
+    detect: f64,
+    /// Power cuts of the whole cluster in a year.
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = between(0.0, 1000.0))]
+    outages: f64,
+    /// Nodes whose data does not come back from a power cut, in per cent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.5, value_parser = between(0.0, 99.0))]
+    outage_loss: f64,
+    /// Check the formulas too: simulate a small cluster with raised rates, event by event.
+    #[arg(long)]
+    simulate: bool,
+    /// Seed of the simulation.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "simulate")]
+    seed: u64,
+    /// Years that the simulation lives through for each row.
+    #[arg(long, value_name = "N", default_value_t = 2000.0, requires = "simulate",
+        value_parser = between(16.0, 1e7))]
+    years: f64,
+    /// Report as JSON on stdout.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that is reported.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DurabilityPlan {
+    /// The cluster.
+    pub cluster: ClusterCase,
+    /// Losses, each keeping with replicas apart and, where there are several domains, without.
+    pub rows: Vec<LossForecast>,
+    /// The same when disks and latent errors are all that fails, for replicas apart.
+    pub disks_alone: Vec<LossForecast>,
+    /// What the simulation says; empty when it was not asked for.
+    pub checked: Vec<CheckedRow>,
+}
+
+/// Plans and reports.
+pub fn run(args: &DurabilityArgs) -> Result<ExitCode, CliError> {
+    let plan = planned(args).map_err(|problem| CliError::new(problem, "", ""))?;
+    if args.json {
+        print_json(&plan)?;
+    } else {
+        print!("{}", report::text(&plan));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn planned(args: &DurabilityArgs) -> Result<DurabilityPlan, String> {
+    let cluster = cluster(args);
+    let disks_only = ClusterCase {
+        host_rate: 0.0,
+        domain_rate: 0.0,
+        outages: 0.0,
+        ..cluster.clone()
+    };
+    let ways: &[bool] = if args.domains > 1 {
+        &[true, false]
+    } else {
+        &[true]
+    };
+    let mut plan = DurabilityPlan {
+        cluster,
+        rows: Vec::new(),
+        disks_alone: Vec::new(),
+        checked: Vec::new(),
+    };
+    for keeping in &args.keep {
+        for apart in ways {
+            plan.rows
+                .push(model::forecast(&plan.cluster, keeping, *apart)?);
+        }
+        plan.disks_alone
+            .push(model::forecast(&disks_only, keeping, true)?);
+        for apart in ways.iter().filter(|_| args.simulate) {
+            let domains = if args.domains > 1 {
+                4.max(keeping.replicas)
+            } else {
+                1
+            };
+            let raised = check::raised(keeping, domains);
+            let row = check::checked(&raised, keeping, *apart, args.seed, args.years)?;
+            plan.checked.push(row);
+        }
+    }
+    Ok(plan)
+}
+
+/// The cluster that the arguments describe.
+fn cluster(args: &DurabilityArgs) -> ClusterCase {
+    let used_bytes = args.capacity * 1e12 * args.fill / 100.0;
+    let block_bytes = args.block * f64::from(1 << 20);
+    let scanned = used_bytes / f64::from(1 << 20) / YEAR_SECONDS;
+    let scrub = args.scrub.map(|days| hours(24.0 * days));
+    let a_year = |percent: f64| percent / 100.0 * 365.25;
+    ClusterCase {
+        nodes: args.nodes,
+        disks: args.disks,
+        domains: args.domains,
+        used_bytes,
+        block_bytes,
+        disk_bytes_s: args.disk_rate * 1e6,
+        link_bytes_s: args.link * 1e9 / 8.0,
+        share: args.rebuild_share / 100.0,
+        disk_rate: rate_of(args.disk_afr),
+        host_rate: rate_of(args.host_loss),
+        domain_rate: rate_of(args.domain_loss),
+        latent_rate: args.latent * block_bytes / 1e12,
+        scrub: scrub.unwrap_or_else(|| scanned.max(hours(24.0 * 21.0))),
+        unprotected: (a_year(args.new_data) * hours(args.parity_age / 60.0)).min(1.0),
+        detect: hours(args.detect / 60.0),
+        outages: args.outages,
+        outage_loss: args.outage_loss / 100.0,
+    }
+}
+
+/// Reads a number between two others, both included.
+fn between(
+    least: f64,
+    most: f64,
+) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+    move |text| match text.trim().parse::<f64>() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!("must be a number from {least} to {most}")),
+    }
+}
