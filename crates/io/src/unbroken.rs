@@ -40,7 +40,7 @@ pub async fn told_if_broken<S: Future>(what: &'static str, service: S) -> Option
         BROKEN.fetch_add(1, Ordering::Relaxed);
         tracing::error!(
             service = what,
-            "a defect of Hayloft ended this service: please report the panic that the log shows \
+            "a defect of Hayloft ended this work: please report the panic that the log shows \
              before this line"
         );
     }

@@ -1,6 +1,7 @@
 //! A group in memory: how far it is, and which of its units are there.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::record::{GroupId, GroupRecord};
 
@@ -78,6 +79,10 @@ pub struct TableGroup {
     pub dirty: bool,
     /// A copy of the record is missing or damaged: a new head is not enough.
     pub torn: bool,
+    /// A volume that was listed lacks its copy of the record: the group may have been dissolved.
+    pub lacks_copy: bool,
+    /// Since when it has counted for nothing: the record outlived the group.
+    pub leftover: Option<Instant>,
     /// Its members belong in other groups. Its record is lost, or a parity file is, and every disk
     /// that is left has a unit of the group; or groups have another shape now.
     pub given_up: bool,

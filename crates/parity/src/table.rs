@@ -61,6 +61,8 @@ impl GroupTable {
             parity,
             dirty: false,
             torn: false,
+            lacks_copy: false,
+            leftover: None,
             given_up: false,
             spoiled: false,
         };

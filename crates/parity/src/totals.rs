@@ -82,7 +82,8 @@ impl GroupTable {
             kept: self.kept_bytes(),
             ..GroupTotals::default()
         };
-        for group in self.iter().filter(|group| group.is_committed()) {
+        let counts = |group: &&TableGroup| group.is_committed() && group.leftover.is_none();
+        for group in self.iter().filter(counts) {
             let mut here = UnitTotals::default();
             for unit in 0..group.record.members.len() + group.record.parity.len() {
                 let Some((storage, root)) = place(&group.record, unit) else {

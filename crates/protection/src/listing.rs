@@ -10,7 +10,7 @@ use hayloft_io::{IoClass, IoError, IoOp, Means, locks};
 use hayloft_parity::{
     GroupFile, GroupId, GroupPhase, GroupRecord, MemberState, PARITY_DIR, TableGroup,
 };
-use hayloft_store::inside::LACKING;
+use hayloft_store::inside::{LACKING, Pool};
 use hayloft_wire::ids::PoolId;
 use tracing::{info, warn};
 
@@ -22,6 +22,9 @@ const NAMES_MAX: usize = 4 << 20;
 
 /// No task writes a file under a name for the time being for so long.
 const LEFTOVER: Duration = Duration::from_secs(3600);
+
+/// A record that outlived its group is removed after so long.
+const OUTLIVED: Duration = Duration::from_secs(3600);
 
 /// Files that could not be removed are looked for again after so long.
 const CLEAN_AGAIN: Duration = Duration::from_secs(60);
@@ -230,38 +233,62 @@ impl Parity {
     }
 
     /// Groups that were dissolved while a volume kept a copy of their record: what the copy says of
-    /// their members is out of date, and they would count as lost for ever.
+    /// their members is out of date, and they would count as lost for ever. They count for nothing
+    /// at once, and go after an hour: a disk that comes back may say otherwise.
     pub(super) async fn dissolve_leftovers(&self) {
-        if !self.taken_in.swap(false, Ordering::Relaxed) {
-            return;
+        let taken_in = self.taken_in.swap(false, Ordering::Relaxed);
+        let mut gone = Vec::new();
+        {
+            let mut table = self.table();
+            let suspects = table.iter().filter(|group| group.lacks_copy);
+            let suspects = suspects.filter(|group| taken_in || group.leftover.is_some());
+            let is_leftover = |group: &TableGroup| (group.record.id, self.is_leftover(group));
+            let judged: Vec<_> = suspects.map(is_leftover).collect();
+            for (id, is_leftover) in judged {
+                let Some(group) = table.get_mut(id) else {
+                    continue;
+                };
+                if !is_leftover {
+                    group.leftover = None;
+                    continue;
+                }
+                if group.leftover.is_none() {
+                    info!(group = %id, "a parity record has outlived its group: its members do \
+                        not count, and it is removed in an hour");
+                }
+                let since = *group.leftover.get_or_insert_with(Instant::now);
+                if since.elapsed() >= OUTLIVED {
+                    gone.push(id);
+                }
+            }
         }
-        let leftovers: Vec<GroupId> = {
-            let table = self.table();
-            let leftovers = table.iter().filter(|group| self.is_leftover(group));
-            leftovers.map(|group| group.record.id).collect()
-        };
-        for group in leftovers {
-            info!(%group, "a parity record had outlived its group: it is removed");
+        for group in gone {
             self.dissolve(group).await;
         }
     }
 
-    /// Whether a volume lacks its copy of the record, and what the group has decodes nothing: also
-    /// with what a disk has that may come back.
+    /// Whether a volume has no copy of the record where there should be one, and what the group has
+    /// decodes nothing, also with what a disk has that may come back.
     fn is_leftover(&self, group: &TableGroup) -> bool {
         let record = &group.record;
         let committed = group.phase == GroupPhase::Committed;
-        if !committed || !group.torn || group.decodes() {
+        if !committed || group.decodes() || !locks::lock(&self.unlisted).is_empty() {
             return false;
         }
         let members = record.members.iter().map(|m| (&m.storage, &m.root));
         let mut units = members.chain(record.parity.iter().map(|p| (&p.storage, &p.root)));
+        let places = self.places();
         units.all(|(storage, root)| {
-            let healthy = |place: &UnitPlace| {
+            let is_its = |place: &&UnitPlace| {
                 let volume = &place.volume;
                 volume.info.id == *storage || volume.root == Path::new(&**root)
             };
-            self.places().iter().any(healthy)
+            places.iter().find(is_its).is_some_and(|place| {
+                let pool = place.store.pool(&record.pool);
+                let known = |pool: &Arc<Pool>| pool.protection_known.load(Ordering::Acquire);
+                let loaded = pool.is_ok_and(|pool| known(&pool));
+                loaded && place.volume.slice(&record.pool).is_some() && self.answers(&place.volume)
+            })
         })
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hayloft_io::{locks, unbroken};
-use hayloft_parity::{DiskRoom, GroupPlan, Unprotected, form};
+use hayloft_parity::{DiskRoom, GroupPlan, TableGroup, Unprotected, form};
 use hayloft_store::inside::Slot;
 use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::ids::PoolId;
@@ -127,7 +127,9 @@ impl Parity {
     async fn write_dirty(&self) {
         let dirty: Vec<_> = {
             let table = self.table();
-            let groups = table.iter().filter(|group| group.dirty);
+            // What outlived its group is not made whole again.
+            let dirty = |group: &&TableGroup| group.dirty && group.leftover.is_none();
+            let groups = table.iter().filter(dirty);
             groups.map(|group| group.record.id).collect()
         };
         for group in dirty {

@@ -12,7 +12,8 @@ use std::time::Instant;
 
 use hayloft_io::{AlignedBuf, IoClass, IoErrorKind, locks};
 use hayloft_parity::{
-    GroupId, GroupPhase, GroupRecord, MemberState, SumsCheck, TableGroup, UnitRef, UnitSums,
+    GroupFile, GroupId, GroupPhase, GroupRecord, MemberState, SumsCheck, TableGroup, UnitRef,
+    UnitSums,
 };
 use hayloft_store::inside::{DegradedReplica, Pool, Slot, StoreState};
 use hayloft_store::{StorageInfo, StoreError, StoreEvent};
@@ -69,7 +70,6 @@ impl Parity {
         pool: &Pool,
         listed: Vec<(Arc<str>, (UnitPlace, Listed))>,
     ) -> Vec<UnitRef> {
-        self.taken_in.store(true, Ordering::Relaxed);
         let mut lists = locks::lock(&self.lists);
         lists.extend(listed);
         let mut newest: HashMap<GroupId, GroupRecord> = HashMap::new();
@@ -92,9 +92,10 @@ impl Parity {
             info!(pool = %pool.id(), groups = newest.len(), "parity groups found");
         }
         let records = newest.into_values();
-        records
-            .flat_map(|record| self.take_in(record, &lists))
-            .collect()
+        let looks = records.flat_map(|record| self.take_in(record, &lists));
+        let looks = looks.collect();
+        self.taken_in.store(true, Ordering::Relaxed);
+        looks
     }
 
     /// Takes in what lies on a volume that could not be listed before, and looks whether another
@@ -197,6 +198,11 @@ impl Parity {
                 copy.is_some_and(|r| r.revision == record.revision)
             })
         };
+        known.lacks_copy |= record.copies.iter().any(|copy| {
+            let listed = lists.get(copy).map(|(_, listed)| listed);
+            let file = GroupFile::Record(group);
+            listed.is_some_and(|l| !l.unknown && !l.files.contains(&file))
+        });
         // Another shape was configured meanwhile.
         known.given_up |= record.shape != self.config.shape;
         let torn = !record.copies.iter().all(whole);

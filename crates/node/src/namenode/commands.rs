@@ -76,8 +76,15 @@ impl Commander {
                 continue;
             };
             let began = Instant::now();
+            let upgrade = match &order {
+                Order::RollingUpgrade(state) => Some(*state),
+                Order::Command { .. } => None,
+            };
             let done = told_if_broken("an order of the NameNode", self.carry_out(&pool, order));
-            let Some(kind) = done.await else { continue };
+            let Some(kind) = done.await else {
+                self.not_carried_out(upgrade);
+                continue;
+            };
             let took = began.elapsed();
             let activity = &self.service.node.activity;
             activity.add(Count::NumProcessedCommands, 1);
@@ -92,6 +99,16 @@ impl Commander {
                 tracing::warn!(%pool, "the NameNode's command {kind} took {:.1} \
                     s", took.as_secs_f64());
             }
+        }
+    }
+
+    /// The NameNode orders again what it still wants after a full report.
+    fn not_carried_out(&self, upgrade: Option<RollingUpgradeState>) {
+        if let Some(state) = upgrade {
+            self.service.rolling_upgrade_done(state);
+        }
+        for actor in self.service.actors() {
+            actor.report_soon();
         }
     }
 

@@ -31,6 +31,7 @@ async fn live(actor: &Arc<Actor>, service: &Arc<PoolService>) -> End {
         nameservice = service.label(),
         "connecting to the NameNode"
     );
+    actor.schedule().begins_anew();
     let mut said = Trouble::default();
     while let Err(refusal) = handshake(actor, service).await {
         let reason = refusal.reason;

@@ -83,7 +83,7 @@ struct LostOnPanic<'a>(&'a CommitRounds);
 impl Drop for LostOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.note_lost();
+            self.0.note_panicked();
         }
     }
 }

@@ -199,12 +199,17 @@ pub fn examine(store: &Arc<StoreState>, volume: &Arc<Volume>, error: StoreError)
 }
 
 /// Takes a failed volume out of use: its replicas are dropped from the maps, its writers stopped.
+/// That goes on where the caller does not wait for it.
 pub async fn fail(store: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
     if !volume.set_failed() {
         return;
     }
-    let turn = store.failing.lock().await;
-    leave_service(store, volume, reason, turn).await;
+    let (failing, failed, reason) = (Arc::clone(store), Arc::clone(volume), reason.to_owned());
+    let leaving = async move {
+        let turn = failing.failing.lock().await;
+        leave_service(&failing, &failed, &reason, turn).await;
+    };
+    let _ended = store.tasks.spawn(leaving.in_current_span()).await;
 }
 
 /// As [`fail`], of which it is the turn.

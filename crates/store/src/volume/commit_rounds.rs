@@ -139,6 +139,15 @@ impl CommitRounds {
         self.lock().dirty
     }
 
+    /// A round has ended by a panic: what it took is in no count any more, and may not be durable.
+    pub fn note_panicked(&self) {
+        self.note_lost();
+        let mut state = self.lock();
+        state.dirty = state.replicas.values().map(|t| len(&t.dirty)).sum();
+        drop(state);
+        self.ended.notify_waiters();
+    }
+
     fn has_room(&self, page_cache: bool, len: u64) -> bool {
         let state = self.lock();
         let limit = self.limit(&state);

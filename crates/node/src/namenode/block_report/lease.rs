@@ -109,6 +109,14 @@ impl ReportSchedule {
         }
     }
 
+    /// What sent reports has ended without a word, and begins anew: one that was on its way then
+    /// has failed.
+    pub(in crate::namenode) fn begins_anew(&mut self) {
+        if self.sending {
+            self.failed(true);
+        }
+    }
+
     /// When the last report was taken.
     pub(in crate::namenode) fn last(&self) -> Option<Instant> {
         self.last
