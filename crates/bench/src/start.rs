@@ -1,5 +1,6 @@
 //! Start-up and memory with many blocks.
 
+use super::fair::stock::{client_flags, jvm_flags};
 use super::figures::Figure;
 use super::peers::{self, DEFAULT, STOCK};
 use super::record::{BenchRecord, BenchSample};
@@ -56,8 +57,10 @@ pub(super) fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Resul
         .conf("dfs.replication", 1)
         .conf("dfs.namenode.fs-limits.max-blocks-per-file", 1_000_000)
         .start()?;
-    let driver = cluster.driver_with_flags(vec!["-Xmx1g".into()])?;
-    cluster.node(0).set_jvm_flags(options.jvm_flags.clone());
+    let driver = cluster.driver_with_flags(client_flags())?;
+    cluster
+        .node(0)
+        .set_jvm_flags([jvm_flags(), options.jvm_flags.clone()].concat());
     let start = Instant::now();
     fill(options, &driver)?;
     let took = start.elapsed().as_secs_f64();
