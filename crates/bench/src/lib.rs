@@ -267,7 +267,8 @@ fn conditions(record: &mut BenchRecord, rig: &Rig) {
     if let Some(kib) = rig.readahead_kib {
         add("read-ahead of the device", format!("{kib} KiB"));
     }
-    if let Some(settings) = rig::stock_settings(&rig.seats) {
+    let settings = fair::stock::settings(|name| rig.seats.iter().any(|s| s.peer.name == name));
+    if !settings.is_empty() {
         add("stock DataNode's settings", settings);
     }
     let edits = if rig.has_names_in_memory() {

@@ -34,9 +34,6 @@ impl Peer {
 
 /// The stock DataNode as its documentation advises for throughput.
 pub const STOCK: &str = Stock::Plain.name();
-/// Settings of the stock node that may take part; those that sync each block as it is closed are
-/// for disks that are slower than the page cache.
-const SETTINGS: [Stock; 4] = [Stock::Plain, Stock::Drop, Stock::Sync, Stock::SyncBehind];
 /// The engine that Hayloft has without another wish.
 pub const DEFAULT: &str = "direct";
 /// An earlier version of Hayloft, by its binary.
@@ -50,7 +47,7 @@ pub const NULL: &str = "null";
 /// Hayloft with each registered engine.
 #[must_use]
 pub fn names_on(medium: Medium) -> Vec<&'static str> {
-    let settings = SETTINGS.into_iter().filter(|stock| {
+    let settings = Stock::ALL.into_iter().filter(|stock| {
         let plain = Stock::at_best(medium, false).contains(stock);
         plain || medium == Medium::Rotating && Stock::at_best(medium, true).contains(stock)
     });
@@ -66,7 +63,7 @@ pub fn names() -> Vec<&'static str> {
 
 /// The stock node's setting of that name.
 fn setting(name: &str) -> Option<Stock> {
-    SETTINGS.into_iter().find(|stock| stock.name() == name)
+    Stock::ALL.into_iter().find(|stock| stock.name() == name)
 }
 
 /// The name of a peer in tables: of a plug-in, `plugin-` and its file's name.

@@ -6,6 +6,7 @@ use super::fair::limit::Lead;
 use super::fair::origin;
 use super::fair::signs;
 use super::fair::spread::Spread;
+use super::fair::stock::is_stock;
 use super::figures::Figure;
 use super::page;
 use super::record::BenchRecord;
@@ -273,13 +274,20 @@ fn readme_cells(cells: &Cells<'_>, engine: &str, row: &ReadmeRow) -> Option<(Str
         let own = median(engine);
         return (!own.is_empty()).then(|| (median(stock), own));
     }
+    // The setting of the stock node that does best, by its name.
     let most = |peer: &str| {
         let of_peer = cells.record.samples.iter().filter(|s| s.peer == peer);
         let values = of_peer.filter_map(|sample| sample.figures.get(&figure));
-        let most = values.copied().reduce(f64::max)?;
-        Some(Spread::of(vec![most])?.median_text())
+        values.copied().reduce(f64::max)
     };
-    Some((most(super::peers::STOCK)?, most(engine)?))
+    let text = |most: f64| Some(Spread::of(vec![most])?.median_text());
+    let stock = cells.record.peers.iter().filter(|peer| is_stock(peer));
+    let least = stock.filter_map(|peer| Some((most(peer)?, peer)));
+    let (least, setting) = least.min_by(|one, other| one.0.total_cmp(&other.0))?;
+    Some((
+        format!("{} (`{setting}`)", text(least)?),
+        text(most(engine)?)?,
+    ))
 }
 
 type WorstRow<'a> = ((&'a str, Client), Figure, f64);

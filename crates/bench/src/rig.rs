@@ -1,7 +1,7 @@
 //! The stage of a run: one NameNode, every peer's nodes beside each other, both clients.
 
 use super::BenchOptions;
-use super::fair::stock::{BLOCK_MIB, client_flags, is_stock, jvm_flags};
+use super::fair::stock::{BLOCK_MIB, client_flags, jvm_flags};
 use super::names::NameNodeClient;
 use super::peers::{BEFORE, Peer};
 use super::trace::Tracer;
@@ -270,16 +270,4 @@ fn room(options: &BenchOptions, dir: &Path, copies: usize) -> Result<()> {
         free >> 30,
         (wanted >> 30) + 1
     )))
-}
-
-/// The stock peer's settings beside the defaults, for the record.
-pub(super) fn stock_settings(seats: &[Seat]) -> Option<String> {
-    let seat = seats.iter().find(|seat| is_stock(&seat.peer.name))?;
-    let pairs: Vec<String> = seat
-        .peer
-        .conf
-        .iter()
-        .map(|(k, v)| format!("{k}={v}"))
-        .collect();
-    Some(pairs.join(" "))
 }

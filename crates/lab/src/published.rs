@@ -9,7 +9,7 @@ use hayloft_testkit::error::{Result, TestkitError};
 use crate::experiments::EXPERIMENTS;
 use crate::runner::page::ExperimentPage;
 use crate::runner::record::{Record, in_lines};
-use crate::runner::table::{Axis, Shown, name, percent, spread, sum, table};
+use crate::runner::table::Shown;
 
 const HEAD: &str = "# Figures of the experiments
 
@@ -26,17 +26,7 @@ they have now: some of buffers, read-ahead, compilers and a warm start were miss
 /// `dd` on the modelled disk: measured by hand.
 const DD: Shown = Shown {
     title: "dd on the modelled disk",
-    tables: &[table(
-        &[Axis::Row, Axis::Peer],
-        &[
-            name("streams", Axis::Row),
-            name("case", Axis::Peer),
-            spread("MB/s", "", "mbs"),
-            sum("seeks", "", "seeks"),
-            percent("utilisation", "", "disk_busy"),
-            sum("late", "", "late"),
-        ],
-    )],
+    tables: include_str!("experiments/tables/modelled-disk-dd.txt"),
     ..Shown::NOTHING
 };
 

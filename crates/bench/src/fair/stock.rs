@@ -41,6 +41,9 @@ pub enum Stock {
 }
 
 impl Stock {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Plain, Self::Drop, Self::Sync, Self::SyncBehind];
+
     /// Those that take part where what is closed is, or need not be, on the disk.
     #[must_use]
     pub const fn at_best(medium: Medium, sync_on_close: bool) -> &'static [Self] {
@@ -152,15 +155,18 @@ pub fn client_flags() -> Vec<String> {
     heap.chain(jvm_flags()).collect()
 }
 
-/// The settings of stock peers beside Hadoop's defaults, for a record.
+/// The settings of those that take part, beside Hadoop's defaults, for a record.
 #[must_use]
-pub fn settings(peers: &[Stock]) -> String {
-    let one = |stock: &Stock| {
+pub fn settings(takes_part: impl Fn(&str) -> bool) -> String {
+    let one = |stock: Stock| {
         let conf = stock.conf();
         let pairs: Vec<String> = conf.iter().map(|(k, v)| format!("{k}={v}")).collect();
         format!("{}: {}", stock.name(), pairs.join(" "))
     };
-    peers.iter().map(one).collect::<Vec<_>>().join("; ")
+    let all = Stock::ALL
+        .into_iter()
+        .filter(|stock| takes_part(stock.name()));
+    all.map(one).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

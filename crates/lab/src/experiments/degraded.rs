@@ -12,9 +12,7 @@ use super::parity::{
 use super::testbeds::{DISKS, bring_up};
 use crate::disks::Mounted;
 use crate::runner::record::PeerFigures;
-use crate::runner::table::{
-    Axis, Bar, FigureUnit, Shown, WantedRatio, median, percent, pick, spread, table, whole,
-};
+use crate::runner::table::{Bar, Shown, WantedRatio, pick};
 use crate::runner::{Experiment, OURS, PeerTurn};
 use crate::workload;
 use hayloft_testkit::driver::Driver;
@@ -37,22 +35,7 @@ pub const DEGRADED: Experiment = Experiment {
     measure: |run, part| run.rounds(part, &[("", OURS)], &mut |turn, _| measure(turn)),
     shown: Shown {
         title: "Reads while a disk is missing",
-        tables: &[table(
-            &[Axis::Peer],
-            &[
-                spread("before, MB/s", "before", "mbs"),
-                spread("decoded, MB/s", "decoded", "mbs"),
-                whole("units rebuilt", "rebuild", "lost_units"),
-                median(
-                    "read by the rebuild, MiB",
-                    "rebuild",
-                    "read_bytes",
-                    FigureUnit::Mib,
-                ),
-                percent("of what it needs", "rebuild", "of_needed"),
-                spread("rebuild, s", "rebuild", "seconds"),
-            ],
-        )],
+        tables: include_str!("tables/degraded.txt"),
         wants: || {
             vec![WantedRatio {
                 text: "a decoded stream to a healthy one".into(),

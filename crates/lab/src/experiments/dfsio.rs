@@ -14,7 +14,7 @@ use super::testbeds::{
 use crate::describe::{Description, HostSpec};
 use crate::runner::options::ExperimentOptions;
 use crate::runner::record::PeerFigures;
-use crate::runner::table::{Axis, Shown, lead, limit, name, percent, spread, sum, table};
+use crate::runner::table::Shown;
 use crate::runner::{Experiment, PeerTurn, Run};
 use crate::sample::Watch;
 use crate::up::Testbed;
@@ -42,23 +42,7 @@ pub const DFSIO: Experiment = Experiment {
     measure: carry_out,
     shown: Shown {
         title: "TestDFSIO",
-        tables: &[table(
-            &[Axis::What, Axis::Row, Axis::Peer],
-            &[
-                name("", Axis::What),
-                name("disks", Axis::Row),
-                name("node", Axis::Peer),
-                spread("throughput", "", "throughput"),
-                lead("of stock", "", "throughput"),
-                spread("average rate", "", "average"),
-                spread("standard deviation", "", "deviation"),
-                percent("disks busy", "", "disks"),
-                percent("processors", "", "cpu"),
-                percent("waited, of what could run", "", "held_up"),
-                sum("late", "", "late"),
-                limit("limited by", ""),
-            ],
-        )],
+        tables: include_str!("tables/dfsio.txt"),
         paper: "The paper's Figure 5 (real disks, iSCSI) gives writing as bars without figures: \
                 local disks are faster. Reading, it says an average rate of 230 MB/s on local \
                 disks, 176 on network disks.",

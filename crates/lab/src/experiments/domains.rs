@@ -14,7 +14,7 @@ use crate::counters;
 use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec};
 use crate::runner::options::ExperimentOptions;
 use crate::runner::record::PeerFigures;
-use crate::runner::table::{Axis, Shown, lost, name, percent, table, whole};
+use crate::runner::table::Shown;
 use crate::runner::{Experiment, PeerTurn, Run};
 use crate::up::{RunningNode, Testbed};
 use hayloft_testkit::driver::Driver;
@@ -46,41 +46,7 @@ pub const DOMAINS: Experiment = Experiment {
     measure: carry_out,
     shown: Shown {
         title: "Failure domains",
-        tables: &[table(
-            &[Axis::Row, Axis::Peer],
-            &[
-                name("replicas", Axis::Row),
-                name("policy", Axis::Peer),
-                lost("wrongly placed/all, written", "", "violations", "blocks"),
-                lost(
-                    "without a replica/all, host killed",
-                    "",
-                    "unreadable",
-                    "blocks",
-                ),
-                whole("all copied again after, s", "", "healed_s"),
-                whole("fewest replicas then", "", "killed_fewest"),
-                lost("wrong/all then", "", "killed_violations", "killed_blocks"),
-                whole("wrong, host back", "", "returned_violations"),
-                whole("moved by the balancer", "", "moved"),
-                whole("of a node before, fewest", "", "before_low"),
-                whole("most", "", "before_high"),
-                whole("after, fewest", "", "after_low"),
-                whole("most", "", "after_high"),
-                whole("wrong after it", "", "balanced_violations"),
-                whole("exit", "", "balancer_code"),
-                percent("fsck: healthy", "", "healthy"),
-                percent("by its own policy", "", "agreed"),
-                percent("waited, of what could run", "", "held_up"),
-            ],
-        )
-        .saying(
-            "With a host killed two are left, so three replicas cannot be apart: then two \
-                    of a block in one host are right, and counted is only a block all of whose \
-                    replicas are in one host. A dash for seconds: the policy found no place for a \
-                    replica in the hosts that were left. Balancer's exit code 0: balanced; -2 or \
-                    -3: nothing left that it may move.",
-        )],
+        tables: include_str!("tables/domains.txt"),
         ..Shown::NOTHING
     },
     ..Experiment::OF_RATES

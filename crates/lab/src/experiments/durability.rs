@@ -9,7 +9,7 @@ use hayloft_bench::fair::stock::{Medium, Stock, ours};
 
 use crate::runner::options::ExperimentOptions;
 use crate::runner::record::PeerFigures;
-use crate::runner::table::{Axis, Shown, lost, name, table};
+use crate::runner::table::Shown;
 use crate::runner::{Experiment, OURS, Run};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::scratch;
@@ -44,27 +44,7 @@ pub const DURABILITY: Experiment = Experiment {
     measure: carry_out,
     shown: Shown {
         title: "Kills, power cuts and bad disks",
-        tables: &[table(
-            &[Axis::Row, Axis::Peer],
-            &[
-                name("event", Axis::Row),
-                name("on", Axis::Part),
-                name("node", Axis::Peer),
-                lost("hflushed", "", "flushed_lost", "flushed"),
-                lost("old", "", "flushed_old_lost", "flushed_old"),
-                lost("closed", "", "closed_lost", "closed"),
-                lost("old", "", "closed_old_lost", "closed_old"),
-                lost("older", "", "closed_older_lost", "closed_older"),
-                lost("hsynced", "", "hsynced_lost", "hsynced"),
-                lost("SYNC_BLOCK", "", "closed_synced_lost", "closed_synced"),
-                lost("unreadable", "", "unreadable", "counted_on"),
-            ],
-        )
-        .saying(
-            "Each cell: how many acknowledgements are not readable afterwards, of how many, \
-                    over all rounds. The last column: replicas that the NameNode counts on and \
-                    that cannot be read.",
-        )],
+        tables: include_str!("tables/durability.txt"),
         ..Shown::NOTHING
     },
     ..Experiment::OF_RATES

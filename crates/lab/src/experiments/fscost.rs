@@ -17,7 +17,7 @@ use super::one_disk::files::{Calls, LoopedFile, MountedDevice};
 use super::one_disk::{self, available, megabytes};
 use crate::runner::options::ExperimentOptions;
 use crate::runner::record::PeerFigures;
-use crate::runner::table::{Axis, Base, Shown, name, percent, share, spread, table};
+use crate::runner::table::Shown;
 use crate::runner::{Experiment, Run};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::modelled::HostedFileSystem;
@@ -50,19 +50,7 @@ pub const FSCOST: Experiment = Experiment {
     measure: carry_out,
     shown: Shown {
         title: "What file system and page cache cost",
-        tables: &[table(
-            &[Axis::What, Axis::Peer],
-            &[
-                name("", Axis::What),
-                name("way", Axis::Peer),
-                spread("MB/s", "", "mbs"),
-                spread("user s/GiB", "", "user_s_gib"),
-                spread("system s/GiB", "", "system_s_gib"),
-                spread("machine s/GiB", "", "machine_s_gib"),
-                share("of the device's", "", "machine_s_gib", Base::Peer(DEVICE)),
-                percent("of a processor", "", "of_a_processor"),
-            ],
-        )],
+        tables: include_str!("tables/fscost.txt"),
         paper: "Table 3.3 (a real disk, UFS2): share of the processors, per cent. The last column \
                 is what its profile gives both.\n\n\
                 | | device | file system | file system and page cache |\n|---|---|---|---|\n\

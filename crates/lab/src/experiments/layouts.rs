@@ -4,12 +4,10 @@
 
 use hayloft_testkit::error::Result;
 
-use super::testbeds::{
-    READ_LIMIT, WRITE_LIMIT, about, bring_up, measure, one_rack, slow_disks, storage_host,
-};
+use super::testbeds::{about, bring_up, measure, one_rack, slow_disks, storage_host};
 use crate::describe::Description;
 use crate::runner::options::ExperimentOptions;
-use crate::runner::table::{Axis, Base, Plot, Shown, limit, name, percent, share, spread, table};
+use crate::runner::table::{Plot, Shown};
 use crate::runner::{Experiment, Run};
 
 /// More clients on as many servers.
@@ -30,24 +28,7 @@ pub const LAYOUTS: Experiment = Experiment {
     measure: carry_out_layouts,
     shown: Shown {
         title: "Layouts",
-        tables: &[table(
-            &[Axis::Row, Axis::Peer],
-            &[
-                name("clients", Axis::Row),
-                name("layout", Axis::Peer),
-                spread("write MB/s", "write", "mbs"),
-                percent("conflicts", "write", "conflicts"),
-                percent("disks busy", "write", "disks"),
-                percent("processors", "write", "cpu"),
-                WRITE_LIMIT,
-                spread("read own MB/s", "read", "mbs"),
-                percent("disks busy", "read", "disks"),
-                percent("processors", "read", "cpu"),
-                READ_LIMIT,
-                spread("read another's MB/s", "read other", "mbs"),
-                limit("limited by", "read other"),
-            ],
-        )],
+        tables: include_str!("tables/layouts.txt"),
         plots: &[
             Plot {
                 name: "write",
@@ -89,24 +70,7 @@ pub const SCALING: Experiment = Experiment {
     measure: carry_out_scaling,
     shown: Shown {
         title: "Layouts as servers grow",
-        tables: &[table(
-            &[Axis::Row, Axis::Peer],
-            &[
-                name("servers and clients", Axis::Row),
-                name("layout", Axis::Peer),
-                spread("write MB/s", "write", "mbs"),
-                share("of linear", "write", "mbs", Base::Linear),
-                percent("disks busy", "write", "disks"),
-                percent("processors", "write", "cpu"),
-                WRITE_LIMIT,
-                spread("read MB/s", "read", "mbs"),
-                share("of linear", "read", "mbs", Base::Linear),
-                percent("disks busy", "read", "disks"),
-                percent("processors", "read", "cpu"),
-                READ_LIMIT,
-                percent("waited, of what could run", "write", "held_up"),
-            ],
-        )],
+        tables: include_str!("tables/scaling.txt"),
         plots: &[
             Plot {
                 name: "write",

@@ -44,3 +44,23 @@ pub const EXPERIMENTS: [Experiment; 16] = [
     fscost::FSCOST,
     hadiofs::HADIOFS,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::table;
+
+    #[test]
+    fn all_tables_can_be_read_and_names_are_unique() {
+        for one in EXPERIMENTS {
+            let tables = table::parse(one.shown.tables).expect(one.name);
+            assert!(
+                tables.iter().all(|table| !table.columns.is_empty()),
+                "{}",
+                one.name
+            );
+            let same = EXPERIMENTS.iter().filter(|other| other.name == one.name);
+            assert_eq!(same.count(), 1, "{}", one.name);
+        }
+    }
+}

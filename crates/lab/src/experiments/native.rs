@@ -4,10 +4,10 @@
 //! With three replicas three nodes share the disk, so it gets three streams at once as each disk of
 //! a cluster does in which every client writes. The rate of writing counts all copies.
 
-use super::one_disk::streams::{FILES, StreamAccess, THESIS_BLOCK_MIB, with_source};
-use super::one_disk::{WatchedDisk, columns, stream_round, warm_round};
+use super::one_disk::streams::{StreamAccess, THESIS_BLOCK_MIB, with_source};
+use super::one_disk::{WatchedDisk, stream_round, warm_round};
 use crate::runner::options::ExperimentOptions;
-use crate::runner::table::{Axis, Base, PageColumn, Shown, name, table};
+use crate::runner::table::Shown;
 use crate::runner::{Experiment, Run};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::modelled::HostedFileSystem;
@@ -35,10 +35,7 @@ pub const NATIVE: Experiment = Experiment {
     measure: carry_out,
     shown: Shown {
         title: "What HDFS leaves of a disk",
-        tables: &[
-            table(BY, &WRITE).titled("Writing"),
-            table(BY, &READ).titled("Reading"),
-        ],
+        tables: include_str!("tables/native.txt"),
         paper: "Table 1.1, a real disk:\n\n\
                 | | write MB/s | of native | read MB/s | of native |\n|---|---|---|---|---|\n\
                 | native | 95 | 100 % | 105 | 100 % |\n\
@@ -48,18 +45,6 @@ pub const NATIVE: Experiment = Experiment {
     },
     ..Experiment::OF_RATES
 };
-
-const ITSELF: Base = Base::Cell("1", FILES);
-
-const BY: &[Axis] = &[Axis::Row, Axis::Peer];
-const WRITE: [PageColumn; 9] = with_names("write");
-const READ: [PageColumn; 9] = with_names("read");
-
-const fn with_names(what: &'static str) -> [PageColumn; 9] {
-    let [mbs, share, lead, busy, cpu, runs, limit] = columns(what, ITSELF, ["MB/s", "of the disk"]);
-    let (replicas, node) = (name("replicas", Axis::Row), name("", Axis::Peer));
-    [replicas, node, mbs, share, lead, busy, cpu, runs, limit]
-}
 
 /// Replicas, and who takes part with so many.
 fn peers() -> Vec<(usize, Vec<StreamAccess>)> {
@@ -88,6 +73,7 @@ fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::one_disk::streams::FILES;
     use super::*;
     use crate::runner::page::ExperimentPage;
     use crate::runner::record::{PeerFigures, PeerSample, Record};

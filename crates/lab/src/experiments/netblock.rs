@@ -5,16 +5,11 @@
 
 use hayloft_bench::fair::stock::Stock;
 
-use super::testbeds::{
-    READ_LIMIT, WRITE_LIMIT, about, bring_up, each_kind, measure, one_rack, slow_disks,
-    storage_host,
-};
+use super::testbeds::{about, bring_up, each_kind, measure, one_rack, slow_disks, storage_host};
 use crate::describe::{Description, HostSpec};
 use crate::runner::options::ExperimentOptions;
 use crate::runner::record::PeerFigures;
-use crate::runner::table::{
-    Axis, Base, PageColumn, Shown, lead, name, percent, share, spread, table,
-};
+use crate::runner::table::Shown;
 use crate::runner::{Experiment, Run};
 use crate::up::Testbed;
 use crate::workload::WorkloadPhase;
@@ -41,10 +36,7 @@ pub const NETBLOCK: Experiment = Experiment {
     measure: carry_out,
     shown: Shown {
         title: "A disk on another host",
-        tables: &[
-            table(BY, &WRITE).titled("Writing"),
-            table(BY, &READ).titled("Reading"),
-        ],
+        tables: include_str!("tables/netblock.txt"),
         paper: "Table 7.1, real disks:\n\n\
                 | | write MB/s | of local | read MB/s | of local |\n|---|---|---|---|---|\n\
                 | local | 67.3 | 100 % | 70.1 | 100 % |\n\
@@ -55,26 +47,6 @@ pub const NETBLOCK: Experiment = Experiment {
     },
     ..Experiment::OF_RATES
 };
-
-const BY: &[Axis] = &[Axis::Row, Axis::Peer];
-const WRITE: [PageColumn; 10] = columns("write", WRITE_LIMIT);
-const READ: [PageColumn; 10] = columns("read", READ_LIMIT);
-
-const fn columns(what: &'static str, limit: PageColumn) -> [PageColumn; 10] {
-    [
-        name("disk", Axis::Row),
-        name("node", Axis::Peer),
-        spread("MB/s", what, "mbs"),
-        // Each kind of node against itself.
-        share("of local", what, "mbs", Base::Row(LOCAL)),
-        lead("of stock", what, "mbs"),
-        spread("CPU s/GiB, client's side", what, "compute_s_gib"),
-        spread("CPU s/GiB, disk's side", what, "storage_s_gib"),
-        percent("disk busy", what, "disks"),
-        percent("processors", what, "cpu"),
-        limit,
-    ]
-}
 
 /// The client's host, and the one that has the disk in all arrangements but the local one.
 const COMPUTE: &str = "c0";

@@ -14,9 +14,6 @@ use hayloft_bench::fair::counters::processors;
 use tempfile::TempDir;
 
 use crate::runner::record::{PeerFigures, WARM};
-use crate::runner::table::{
-    Base, FigureUnit, PageColumn, lead, limit, median, percent, share, spread,
-};
 use crate::runner::{PeerTurn, Run};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::lab_binary;
@@ -182,23 +179,6 @@ pub(super) fn cold() -> Result<()> {
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 pub(super) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
-}
-
-/// Columns of a phase of streams: rate, share of a base, what limited it and how the disk worked.
-pub(super) const fn columns(
-    what: &'static str,
-    base: Base,
-    headings: [&'static str; 2],
-) -> [PageColumn; 7] {
-    [
-        spread(headings[0], what, "mbs"),
-        share(headings[1], what, "mbs", base),
-        lead("of stock", what, "mbs"),
-        percent("disk busy", what, "disk_busy"),
-        percent("processors", what, "cpu"),
-        median("runs on the disk, MiB", what, "run_bytes", FigureUnit::Mib),
-        limit("limited by", what),
-    ]
 }
 
 #[cfg(test)]

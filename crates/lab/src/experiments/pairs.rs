@@ -3,14 +3,10 @@
 
 use hayloft_testkit::error::Result;
 
-use super::testbeds::{
-    READ_LIMIT, WRITE_LIMIT, about, bring_up, measure, one_rack, slow_disks, storage_host,
-};
+use super::testbeds::{about, bring_up, measure, one_rack, slow_disks, storage_host};
 use crate::describe::{Description, HostSpec};
 use crate::runner::options::ExperimentOptions;
-use crate::runner::table::{
-    Axis, Bar, Base, Plot, Shown, WantedRatio, name, percent, pick, share, spread, sum, table,
-};
+use crate::runner::table::{Bar, Plot, Shown, WantedRatio, pick};
 use crate::runner::{Experiment, Run};
 
 /// The experiment.
@@ -49,33 +45,7 @@ const BAR: f64 = 0.85;
 
 const SHOWN: Shown = Shown {
     title: "Clients and nodes apart",
-    tables: &[table(
-        &[Axis::Row, Axis::Peer],
-        &[
-            name("clients, nodes", Axis::Row),
-            name("arrangement", Axis::Peer),
-            spread("write MB/s", "write", "mbs"),
-            share("of linear", "write", "mbs", Base::Linear),
-            percent("conflicts", "write", "conflicts"),
-            percent("disks busy", "write", "disks"),
-            percent("processors", "write", "cpu"),
-            WRITE_LIMIT,
-            spread("read MB/s", "read", "mbs"),
-            share("of linear", "read", "mbs", Base::Linear),
-            percent("conflicts", "read", "conflicts"),
-            percent("disks busy", "read", "disks"),
-            percent("processors", "read", "cpu"),
-            READ_LIMIT,
-            sum("late, writing", "write", "late"),
-            sum("late, reading", "read", "late"),
-            sum("late, all", "write", "late_all"),
-        ],
-    )
-    .saying(
-        "Of linear: against the same arrangement with one client, as much for each client. \
-                Conflicts: share of the time in which two streams were on one disk while another \
-                had none.",
-    )],
+    tables: include_str!("tables/pairs.txt"),
     wants,
     plots: &[
         Plot {

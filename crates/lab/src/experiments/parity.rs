@@ -10,9 +10,7 @@ use super::testbeds::{DISKS, SLOW_DISKS_BLOCK_MIB, all_disks, bring_up, one_rack
 use crate::describe::{Description, HostSpec, WorkloadSpec};
 use crate::runner::options::ExperimentOptions;
 use crate::runner::record::PeerFigures;
-use crate::runner::table::{
-    Axis, Bar, Base, Shown, WantedRatio, limit, name, percent, pick, share, spread, sum, table,
-};
+use crate::runner::table::{Bar, Shown, WantedRatio, pick};
 use crate::runner::{Experiment, PeerTurn, Run};
 use crate::sample::Watch;
 use crate::up::Testbed;
@@ -42,21 +40,7 @@ pub const PARITY: Experiment = Experiment {
     measure: carry_out,
     shown: Shown {
         title: "Parity and writers",
-        tables: &[table(
-            &[Axis::Peer],
-            &[
-                name("memory", Axis::Peer),
-                spread("burst MB/s", "burst", "mbs"),
-                share("of none", "burst", "mbs", Base::Peer(NONE)),
-                limit("limited by", "burst"),
-                spread("with parity MB/s", "until parity", "mbs"),
-                share("of none", "until parity", "mbs", Base::Peer(NONE)),
-                limit("limited by", "until parity"),
-                percent("from memory", "until parity", "from_memory"),
-                percent("waited, of what could run", "until parity", "held_up"),
-                sum("late", "until parity", "late"),
-            ],
-        )],
+        tables: include_str!("tables/parity.txt"),
         wants: || {
             vec![WantedRatio {
                 text: "bursts with 1024 MiB to those without parity".into(),

@@ -17,9 +17,7 @@ use hayloft_testkit::error::Result;
 
 use super::testbeds::slow_disks;
 use crate::runner::options::ExperimentOptions;
-use crate::runner::table::{
-    Axis, PageColumn, Shown, lead, limit, name, percent, spread, sum, table,
-};
+use crate::runner::table::Shown;
 use crate::runner::{Experiment, Run};
 
 /// The experiment.
@@ -38,73 +36,28 @@ pub const PFS: Experiment = Experiment {
     measure: carry_out,
     shown: Shown {
         title: "MooseFS and HDFS",
-        tables: &[
-            table(&[Axis::Row, Axis::Peer, Axis::What], &RATES).titled("Rates (Figures 4 to 10)"),
-            table(
-                &[Axis::What, Axis::Peer],
-                &[
-                    name("job", Axis::What),
-                    name("", Axis::Peer),
-                    spread("seconds", "", "seconds"),
-                    lead("of stock", "", "seconds"),
-                    sum("maps beside their data", "", "maps_local"),
-                    sum("of all", "", "maps"),
-                    percent("processors", "", "cpu"),
-                    limit("limited by", ""),
-                ],
-            )
-            .titled("Jobs (Figures 3 and 11)")
-            .saying(
-                "Without `buf` the mount has no page cache and nothing is read ahead; \
-                        without `map` a file seems to be nowhere.",
-            )
-            .of(jobs::PART),
-            table(
-                &[Axis::Row, Axis::Peer],
-                &[
-                    name("servers", Axis::Row),
-                    name("layout", Axis::Peer),
-                    sum("files", "", "files"),
-                    sum("MiB", "", "mib"),
-                ],
-            )
-            .titled("All servers but one killed")
-            .saying("Every byte of every file was read and compared.")
-            .of(loss::PART),
-        ],
+        tables: include_str!("tables/pfs.txt"),
         wants: wants::all,
         ..Shown::NOTHING
     },
     ..Experiment::OF_RATES
 };
 
-const RATES: [PageColumn; 10] = [
-    name("figure", Axis::Part),
-    name("servers", Axis::Row),
-    name("way", Axis::Peer),
-    name("what", Axis::What),
-    spread("MB/s", "", "mbs"),
-    lead("of stock", "", "mbs"),
-    percent("disks busy", "", "disks"),
-    percent("processors", "", "cpu"),
-    percent("waited, of what could run", "", "held_up"),
-    limit("limited by", ""),
-];
-
 fn about(options: &ExperimentOptions) -> String {
     let (read, write) = options.disk_mbs;
     format!(
-        "MooseFS: a master beside the NameNode, a chunk server and a FUSE mount on every host. \
-         HDFS runs on the same disks in the same run; its nodes are exchanged when another kind \
-         has its turn, and warmed then. Caches are dropped before reading; what was written is on \
-         the disk when its close returns (`HDD_FSYNC_BEFORE_CLOSE=1`). Links are shaped in rate, \
-         not in latency (tbf: there is no netem). {}\n\nFigure 4: one client reads a file of \
-         another host's server in calls of a size, links of that rate, the machine's own disk. \
-         Figures 5 and 7 to 10: a client on each server writes {} MiB with {} copies, reads it, \
-         then the next client's; modelled disks (not real ones) of {read} MB/s reading and \
-         {write} MB/s writing, links of {} Mbit/s, blocks of {} MiB. Figure 6: one client writes \
-         three copies to four servers on tmpfs, links no limit. Jobs: stock MapReduce on YARN, four hosts with \
-         {} containers each, {} files, two copies.",
+        "MooseFS: a master beside the NameNode, a chunk server and a FUSE mount on every \
+         host. HDFS runs on the same disks in the same run; its nodes are exchanged when \
+         another kind has its turn, and warmed then. Caches are dropped before reading; what \
+         was written is on the disk when its close returns (`HDD_FSYNC_BEFORE_CLOSE=1`). \
+         Links are shaped in rate, not in latency (tbf: there is no netem). {}\n\nFigure 4: \
+         one client reads a file of another host's server in calls of a size, links of that \
+         rate, the machine's own disk. Figures 5 and 7 to 10: a client on each server writes \
+         {} MiB with {} copies, reads it, then the next client's; modelled disks (not real \
+         ones) of {read} MB/s reading and {write} MB/s writing, links of {} Mbit/s, blocks of \
+         {} MiB. Figure 6: one client writes three copies to four servers on tmpfs, links no \
+         limit. Jobs: stock MapReduce on YARN, four hosts with {} containers each, {} files, \
+         two copies.",
         Stock::EXPLAINED,
         options.mib,
         layouts::COPIES,

@@ -3,9 +3,9 @@
 //! files, then through nodes of either kind.
 
 use super::one_disk::streams::{StreamAccess, THESIS_BLOCK_MIB, with_source};
-use super::one_disk::{WatchedDisk, available, columns, stream_round, warm_round};
+use super::one_disk::{WatchedDisk, available, stream_round, warm_round};
 use crate::runner::options::ExperimentOptions;
-use crate::runner::table::{Axis, Base, PageColumn, Shown, name, table};
+use crate::runner::table::Shown;
 use crate::runner::{Experiment, Run};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::modelled::HostedFileSystem;
@@ -34,11 +34,7 @@ pub const STREAMS: Experiment = Experiment {
     measure: carry_out,
     shown: Shown {
         title: "What streams leave of a disk",
-        tables: &[
-            table(BY, &WRITE).titled("Writing"),
-            table(BY, &READ).titled("Reading"),
-            table(BY, &ALONE).titled("One reads what several wrote"),
-        ],
+        tables: include_str!("tables/streams.txt"),
         paper: "Figure 3.9, a real disk, stock HDFS: per cent of one stream that four leave.\n\n\
                 | | writers | readers | one reads what four wrote |\n|---|---|---|---|\n\
                 | ext4, Linux 2.6.31 | 92 | 58 | 92 |\n\
@@ -48,30 +44,6 @@ pub const STREAMS: Experiment = Experiment {
     },
     ..Experiment::OF_RATES
 };
-
-const BY: &[Axis] = &[Axis::Row, Axis::Peer];
-const WRITE: [PageColumn; 10] = with_names("write");
-const READ: [PageColumn; 10] = with_names("read");
-const ALONE: [PageColumn; 10] = with_names("alone");
-
-const fn with_names(what: &'static str) -> [PageColumn; 10] {
-    let [mbs, share, lead, busy, cpu, runs, limit] =
-        columns(what, Base::Row("1"), ["MB/s", "of one"]);
-    let file_system = name("on", Axis::Part);
-    let (count, by) = (name("streams", Axis::Row), name("by", Axis::Peer));
-    [
-        file_system,
-        count,
-        by,
-        mbs,
-        share,
-        lead,
-        busy,
-        cpu,
-        runs,
-        limit,
-    ]
-}
 
 /// Streams at once.
 const COUNTS: [usize; 3] = [1, 2, 4];

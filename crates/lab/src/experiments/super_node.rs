@@ -13,10 +13,7 @@ use hayloft_bench::fair::stock::Stock;
 use super::testbeds::{DISKS, slow_disks};
 use crate::runner::Experiment;
 use crate::runner::options::ExperimentOptions;
-use crate::runner::table::{
-    Axis, FigureUnit, Shown, WantedRatio, lead, limit, median, name, percent, spread, sum, table,
-    whole,
-};
+use crate::runner::table::{Shown, WantedRatio};
 
 /// The experiment.
 pub const SUPER: Experiment = Experiment {
@@ -36,70 +33,7 @@ pub const SUPER: Experiment = Experiment {
     },
     shown: Shown {
         title: "A SuperDataNode",
-        tables: &[
-            table(
-                &[Axis::What, Axis::Peer],
-                &[
-                    name("job", Axis::What),
-                    name("storage", Axis::Peer),
-                    spread("seconds", "", "seconds"),
-                    lead("of stock", "", "seconds"),
-                    percent("disks busy", "", "disks"),
-                    percent("processors", "", "cpu"),
-                    percent("waited, of what could run", "", "held_up"),
-                    sum("late", "", "late"),
-                    limit("limited by", ""),
-                    sum("maps beside their data", "", "maps_local"),
-                    sum("in its rack", "", "maps_rack"),
-                    sum("elsewhere", "", "maps_other"),
-                ],
-            )
-            .titled("Jobs (Figure 2)")
-            .of(JOBS),
-            table(
-                &[Axis::What, Axis::Peer],
-                &[
-                    name("job", Axis::What),
-                    name("storage", Axis::Peer),
-                    sum("reads", "", "reads"),
-                    median("50 %", "", "read_50_ms", FigureUnit::Plain(1)),
-                    median("90 %", "", "read_90_ms", FigureUnit::Plain(1)),
-                    median("99 %", "", "read_99_ms", FigureUnit::Plain(1)),
-                    sum("writes", "", "writes"),
-                    median("50 %", "", "write_50_ms", FigureUnit::Plain(1)),
-                    median("90 %", "", "write_90_ms", FigureUnit::Plain(1)),
-                    median("99 %", "", "write_99_ms", FigureUnit::Plain(1)),
-                ],
-            )
-            .titled("Requests of the disks (Figures 3 to 5)")
-            .saying(
-                "By the disks' own counters, from arrival to the end of service. So many \
-                        milliseconds at most for this share of the requests; a figure is at most \
-                        twice too high.",
-            )
-            .of(JOBS),
-            table(
-                &[Axis::Peer],
-                &[
-                    name("storage", Axis::Peer),
-                    whole("workers off", OFF, "off"),
-                    whole("live before", OFF, "live_before"),
-                    whole("off", OFF, "live_off"),
-                    whole("after", OFF, "live_after"),
-                    whole("short of a replica, most", OFF, "low"),
-                    whole("without one, most", OFF, "missing"),
-                    whole("blocks copied", OFF, "copied"),
-                    whole("settled after s", OFF, "settled_s"),
-                ],
-            )
-            .titled("Workers off and on")
-            .saying(
-                "Half of the workers are switched off with what runs in their hosts, and on \
-                        again when the NameNode has nothing to copy. By its counters.",
-            )
-            .of(JOBS),
-            beside::TABLE,
-        ],
+        tables: include_str!("tables/super.txt"),
         wants: wants_of_beside,
         paper: "Its SuperDataNode took this much longer or shorter than nodes with own disks: \
                 RandomWriter 92 % slower, Sort 17 % faster, Grep 54 % faster.",

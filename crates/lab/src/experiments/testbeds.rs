@@ -6,7 +6,6 @@ use hayloft_testkit::error::Result;
 
 use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, Rack, WorkloadSpec};
 use crate::runner::options::ExperimentOptions;
-use crate::runner::table::{PageColumn, limit};
 use crate::runner::{OURS, PeerTurn, Run};
 use crate::up::Testbed;
 use crate::workload::{self, WorkloadPhase};
@@ -150,10 +149,6 @@ pub(super) fn measure(
     turn.give_outcome_in(row, testbed.described(), &outcome)?;
     Ok(outcome.phases)
 }
-
-/// The last columns of writing and reading.
-pub(super) const WRITE_LIMIT: PageColumn = limit("writing limited by", "write");
-pub(super) const READ_LIMIT: PageColumn = limit("reading limited by", "read");
 
 #[cfg(test)]
 pub(super) mod tests {

@@ -17,9 +17,7 @@ use super::one_disk::{self, WatchedDisk};
 use crate::disks::unmount_below;
 use crate::runner::options::ExperimentOptions;
 use crate::runner::record::PeerFigures;
-use crate::runner::table::{
-    Axis, Base, FigureUnit, Shown, limit, median, name, percent, share, spread, sum, table,
-};
+use crate::runner::table::Shown;
 use crate::runner::{Experiment, PeerTurn, Run};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::machine;
@@ -49,21 +47,7 @@ pub const VIRTUAL_DISKS: Experiment = Experiment {
     measure: carry_out,
     shown: Shown {
         title: "What sparse and allocated files cost under a virtual disk",
-        tables: &[table(
-            &[Axis::What, Axis::Peer],
-            &[
-                name("", Axis::What),
-                name("under it", Axis::Peer),
-                spread("MB/s", "", "mbs"),
-                share("of the disk", "", "mbs", Base::Peer(DEVICE)),
-                median("request, KiB", "", "request_bytes", FigureUnit::Kib),
-                median("queue", "", "queue", FigureUnit::Plain(1)),
-                percent("busy", "", "disk_busy"),
-                median("runs on the disk, MiB", "", "run_bytes", FigureUnit::Mib),
-                sum("late", "", "late"),
-                limit("limited by", ""),
-            ],
-        )],
+        tables: include_str!("tables/virtual-disks.txt"),
         paper: "Tables 7.4 and 7.5, a real disk:\n\n\
                 | | write MB/s | of the disk | read MB/s | of the disk |\n|---|---|---|---|---|\n\
                 | the disk itself | 111 | 100 % | 108 | 100 % |\n\

@@ -13,6 +13,7 @@ mod turn;
 use std::path::Path;
 
 use hayloft_bench::fair::origin::{DataOrigin, commits_since};
+use hayloft_bench::fair::stock::settings;
 
 use crate::report;
 use hayloft_testkit::error::{Result, TestkitError};
@@ -107,6 +108,7 @@ impl Experiment {
         }
         let mut conditions = machine::describe();
         conditions.extend(options.listed());
+        conditions.insert("stock nodes' settings".into(), settings(|_| true));
         let origin = DataOrigin::now(command, conditions);
         let mut run = Run {
             since: origin.signed().and_then(commits_since),

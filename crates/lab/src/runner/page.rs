@@ -11,12 +11,13 @@ use hayloft_bench::fair::table::MarkdownTable;
 
 use super::record::{Record, SampleKey};
 use super::table::{
-    Axis, Bar, Base, Cell, FigureUnit, PageColumn, Pick, Shown, ShownTable, WantedRatio,
+    self, Axis, Bar, Base, Cell, FigureUnit, PageColumn, Pick, Shown, ShownTable, WantedRatio,
 };
 
 /// What the page of an experiment says of its data.
 pub struct ExperimentPage<'a> {
     shown: &'a Shown,
+    tables: Vec<ShownTable>,
     record: &'a Record,
 }
 
@@ -24,7 +25,12 @@ impl<'a> ExperimentPage<'a> {
     /// The page of this data.
     #[must_use]
     pub fn new(shown: &'a Shown, record: &'a Record) -> Self {
-        Self { shown, record }
+        let tables = table::parse(shown.tables).expect("a test reads all tables");
+        Self {
+            shown,
+            tables,
+            record,
+        }
     }
 
     /// Where the data is from and how it was made.
@@ -63,7 +69,7 @@ impl<'a> ExperimentPage<'a> {
     pub fn body(&self, level: usize) -> String {
         let mut text = String::new();
         let heading = "#".repeat(level);
-        for table in self.shown.tables {
+        for table in &self.tables {
             let Some(lines) = self.table(table) else {
                 continue;
             };
@@ -115,7 +121,7 @@ impl<'a> ExperimentPage<'a> {
 
     fn shows_leads(&self) -> bool {
         let lead = |column: &PageColumn| matches!(column.1, Cell::Lead(..));
-        let columns = self.shown.tables.iter().flat_map(|table| table.columns);
+        let columns = self.tables.iter().flat_map(|table| &table.columns);
         columns.filter(|column| lead(column)).count() > 0
     }
 
@@ -349,7 +355,7 @@ fn more_is_better(figure: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::record::{PeerFigures, PeerSample};
-    use super::super::table::{lead, limit, name, pick, share, spread, sum, table};
+    use super::super::table::pick;
     use super::*;
 
     /// Two rounds at these rates and this share of the processors.
@@ -361,20 +367,10 @@ mod tests {
 
     const SHOWN: Shown = Shown {
         title: "Two peers",
-        tables: &[table(
-            &[Axis::Row, Axis::Peer],
-            &[
-                name("clients", Axis::Row),
-                name("peer", Axis::Peer),
-                spread("MB/s", "write", "mbs"),
-                share("of linear", "write", "mbs", Base::Linear),
-                lead("of stock", "write", "mbs"),
-                sum("late", "write", "late"),
-                limit("limited by", "write"),
-                spread("read", "read", "mbs"),
-            ],
-        )
-        .titled("Writing")],
+        tables: "== Writing =  = row peer\nclients = row\npeer = peer\n\
+                 MB/s = spread write/mbs\nof linear = share write/mbs of linear\n\
+                 of stock = lead write/mbs\nlate = sum write/late\nlimited by = limit write/\n\
+                 read = spread read/mbs\n",
         wants: || {
             vec![WantedRatio {
                 text: "two to one".into(),

@@ -43,7 +43,7 @@ pub enum Base {
 }
 
 /// A cell of a row. The first text is what was done: empty, that of the row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// What names the row.
     Of(Axis),
@@ -67,7 +67,7 @@ pub enum Cell {
 pub type PageColumn = (Text, Cell);
 
 /// A table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ShownTable {
     /// Its title.
     pub title: Text,
@@ -76,89 +76,95 @@ pub struct ShownTable {
     /// The one part that it shows; empty: all.
     pub part: Text,
     /// What makes a row.
-    pub by: &'static [Axis],
+    pub by: Vec<Axis>,
     /// Its columns.
-    pub columns: &'static [PageColumn],
+    pub columns: Vec<PageColumn>,
 }
 
-/// A column with what names the row.
-pub const fn name(heading: Text, axis: Axis) -> PageColumn {
-    (heading, Cell::Of(axis))
+/// Reads the tables of an experiment. `== title = part = axes` begins one, `: text` stands before
+/// it, and `heading = cell` is a column: an axis, or a kind with `what/figure`, see [`Cell`].
+///
+/// # Errors
+/// The line that is neither.
+pub fn parse(text: Text) -> Result<Vec<ShownTable>, String> {
+    let mut tables: Vec<ShownTable> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let wrong = || format!("no table and no column: {line}");
+        match (line.strip_prefix("== "), tables.last_mut()) {
+            (Some(head), _) => tables.push(begun(head).ok_or_else(wrong)?),
+            (None, Some(table)) => match line.strip_prefix(": ") {
+                Some(about) => table.about = about,
+                None => table.columns.push(column(line).ok_or_else(wrong)?),
+            },
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(tables)
 }
 
-/// A column of medians with their spread.
-pub const fn spread(heading: Text, what: Text, of: Text) -> PageColumn {
-    (heading, Cell::Spread(what, of))
-}
-
-/// A column of medians.
-pub const fn median(heading: Text, what: Text, of: Text, unit: FigureUnit) -> PageColumn {
-    (heading, Cell::Median(what, of, unit))
-}
-
-/// A column of medians of shares.
-pub const fn percent(heading: Text, what: Text, of: Text) -> PageColumn {
-    median(heading, what, of, FigureUnit::Percent)
-}
-
-/// A column of medians of counts.
-pub const fn whole(heading: Text, what: Text, of: Text) -> PageColumn {
-    median(heading, what, of, FigureUnit::Plain(0))
-}
-
-/// A column of sums over the rounds.
-pub const fn sum(heading: Text, what: Text, of: Text) -> PageColumn {
-    (heading, Cell::Sum(what, of))
-}
-
-/// A column of ratios to the better stock setting.
-pub const fn lead(heading: Text, what: Text, of: Text) -> PageColumn {
-    (heading, Cell::Lead(what, of))
-}
-
-/// A column of what was lost of all.
-pub const fn lost(heading: Text, what: Text, of: Text, all: Text) -> PageColumn {
-    (heading, Cell::Lost(what, of, all))
-}
-
-/// A column of shares of a base.
-pub const fn share(heading: Text, what: Text, of: Text, base: Base) -> PageColumn {
-    (heading, Cell::Share(what, of, base))
-}
-
-/// A column of what limited it.
-pub const fn limit(heading: Text, what: Text) -> PageColumn {
-    (heading, Cell::Limit(what))
-}
-
-/// A table of all parts, without a title.
-pub const fn table(by: &'static [Axis], columns: &'static [PageColumn]) -> ShownTable {
-    ShownTable {
-        title: "",
+fn begun(head: Text) -> Option<ShownTable> {
+    let mut parts = head.split('=').map(str::trim);
+    Some(ShownTable {
+        title: parts.next()?,
+        part: parts.next()?,
+        by: parts.next()?.split(' ').map(axis).collect::<Option<_>>()?,
         about: "",
-        part: "",
-        by,
-        columns,
-    }
+        columns: Vec::new(),
+    })
 }
 
-impl ShownTable {
-    /// With a title.
-    #[must_use]
-    pub const fn titled(self, title: Text) -> Self {
-        Self { title, ..self }
-    }
+fn axis(name: Text) -> Option<Axis> {
+    let axes = [
+        ("part", Axis::Part),
+        ("row", Axis::Row),
+        ("peer", Axis::Peer),
+        ("what", Axis::What),
+    ];
+    axes.iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, axis)| *axis)
+}
 
-    /// With what has to be said before it.
-    #[must_use]
-    pub const fn saying(self, about: Text) -> Self {
-        Self { about, ..self }
+fn column(line: Text) -> Option<PageColumn> {
+    let (heading, cell) = line.split_once(" = ")?;
+    if let Some(axis) = axis(cell) {
+        return Some((heading, Cell::Of(axis)));
     }
+    let (kind, rest) = cell.split_once(' ')?;
+    let (rest, of) = match rest.split_once(" of ") {
+        Some((rest, of)) => (rest, Some(of)),
+        None => (rest, None),
+    };
+    let (what, figure) = rest.split_once('/')?;
+    let median = |unit| Cell::Median(what, figure, unit);
+    let cell = match kind {
+        "spread" => Cell::Spread(what, figure),
+        "sum" => Cell::Sum(what, figure),
+        "lead" => Cell::Lead(what, figure),
+        "limit" => Cell::Limit(what),
+        "whole" => median(FigureUnit::Plain(0)),
+        "tenths" => median(FigureUnit::Plain(1)),
+        "percent" => median(FigureUnit::Percent),
+        "mib" => median(FigureUnit::Mib),
+        "kib" => median(FigureUnit::Kib),
+        "lost" => {
+            let (lost, all) = figure.split_once('/')?;
+            Cell::Lost(what, lost, all)
+        }
+        "share" => Cell::Share(what, figure, base(of?)?),
+        _ => return None,
+    };
+    Some((heading, cell))
+}
 
-    /// Of one part.
-    #[must_use]
-    pub const fn of(self, part: Text) -> Self {
-        Self { part, ..self }
+fn base(of: Text) -> Option<Base> {
+    match of.split_once(' ') {
+        Some(("peer", peer)) => Some(Base::Peer(peer)),
+        Some(("row", row)) => Some(Base::Row(row)),
+        Some(("cell", cell)) => cell
+            .split_once('/')
+            .map(|(row, peer)| Base::Cell(row, peer)),
+        _ => (of == "linear").then_some(Base::Linear),
     }
 }
 
@@ -208,8 +214,8 @@ pub struct Plot {
 pub struct Shown {
     /// Title.
     pub title: Text,
-    /// Tables in order.
-    pub tables: &'static [ShownTable],
+    /// Tables in order, see [`parse`].
+    pub tables: Text,
     /// What was asked for.
     pub wants: fn() -> Vec<WantedRatio>,
     /// Plots.
@@ -222,9 +228,46 @@ impl Shown {
     /// Nothing but a title.
     pub const NOTHING: Self = Self {
         title: "",
-        tables: &[],
+        tables: "",
         wants: Vec::new,
         plots: &[],
         paper: "",
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_its_axes_columns_and_bases() {
+        let text = "== T = p = row peer\n: About.\nMB/s = spread read other/mbs\n\
+                    of = share write/mbs of cell 1/file system\nlost = lost /lost/all\n";
+        let tables = parse(text).expect("it is right");
+        let [table] = &tables[..] else {
+            panic!("one: {tables:?}");
+        };
+        assert_eq!((table.title, table.part, table.about), ("T", "p", "About."));
+        assert_eq!(table.by, [Axis::Row, Axis::Peer]);
+        assert_eq!(
+            table.columns[0],
+            ("MB/s", Cell::Spread("read other", "mbs"))
+        );
+        let share = Cell::Share("write", "mbs", Base::Cell("1", "file system"));
+        assert_eq!(table.columns[1], ("of", share));
+        assert_eq!(table.columns[2], ("lost", Cell::Lost("", "lost", "all")));
+    }
+
+    #[test]
+    fn a_line_that_is_neither_is_named() {
+        for wrong in [
+            "MB/s = spread /mbs",
+            "== T = p = rows",
+            "== T =  = row\nx = speed /mbs",
+        ] {
+            let error = parse(wrong).expect_err(wrong);
+            let line = wrong.lines().last().unwrap_or_default();
+            assert!(error.ends_with(line), "{error}");
+        }
+    }
 }

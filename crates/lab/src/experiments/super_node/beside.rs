@@ -4,39 +4,12 @@ use super::super::testbeds::{all_disks, bring_up, each_kind, one_rack};
 use crate::describe::{Description, HostSpec, WorkloadSpec};
 use crate::runner::options::ExperimentOptions;
 use crate::runner::record::{PeerFigures, WARM};
-use crate::runner::table::{
-    Axis, Bar, ShownTable, WantedRatio, lead, limit, name, percent, pick, spread, sum, table,
-};
+use crate::runner::table::{Bar, WantedRatio, pick};
 use crate::runner::{OURS, PeerTurn, Run};
 use crate::sample::Watch;
 use crate::workload::{self, WorkloadPhase};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::procfs;
-
-/// What it shows.
-pub(super) const TABLE: ShownTable = table(
-    &[Axis::Peer],
-    &[
-        name("", Axis::Peer),
-        spread("write MB/s", "write", "mbs"),
-        lead("of stock", "write", "mbs"),
-        spread("user s", "write", "user_s_gib"),
-        spread("system s", "write", "system_s_gib"),
-        lead("of stock, both", "write", "s_gib"),
-        spread("memory MiB", "write", "pss_mib"),
-        lead("of stock", "write", "pss_mib"),
-        percent("processors", "write", "cpu"),
-        sum("late", "write", "late"),
-        limit("limited by", "write"),
-    ],
-)
-.titled("One process beside eight")
-.saying(
-    "One host with all disks: one process of eight virtual nodes, or as many stock DataNodes \
-            on the same directories. Two clients write four streams each, one replica. Memory is \
-            PSS of all processes after a round; processor seconds are for a GiB.",
-)
-.of("beside");
 
 /// The virtual nodes, and by which directories the stock ones are.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -167,7 +140,7 @@ mod tests {
     #[test]
     fn every_bar_is_judged_at_its_edge() {
         const SHOWN: Shown = Shown {
-            tables: &[TABLE],
+            tables: include_str!("../tables/super.txt"),
             wants: || wants("beside"),
             ..Shown::NOTHING
         };
