@@ -65,7 +65,8 @@ pub(super) fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Resul
     fill(options, &driver)?;
     let took = start.elapsed().as_secs_f64();
     (options.progress)(&format!("{} blocks written in {took:.0} s", options.blocks));
-    for round in 0..options.rounds {
+    // The first round does not count: it finds what the filling left in memory.
+    for round in 0..=options.rounds {
         for turn in 0..2 {
             let name = [STOCK, DEFAULT][(turn + round as usize) % 2];
             let peer = peers::peer(name, &options.define)?;
@@ -94,12 +95,14 @@ pub(super) fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Resul
                     workload: way.name().to_owned(),
                     client: Client::None,
                     peer: name.to_owned(),
-                    round,
+                    round: round.saturating_sub(1),
                     figures: figures.into_iter().collect(),
                     failed: None,
                 };
                 (options.progress)(&format!("{} of {name}: {figures:?}", way.name()));
-                record.samples.push(sample);
+                if round > 0 {
+                    record.samples.push(sample);
+                }
             }
         }
     }

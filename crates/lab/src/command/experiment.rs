@@ -1,7 +1,7 @@
 //! `hayloft-lab experiment`.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::time::UNIX_EPOCH;
 
 use clap::Args;
@@ -12,29 +12,32 @@ use hayloft_lab::runner::options::ExperimentOptions;
 
 use super::place::PlaceArgs;
 use super::steps::Steps;
-use crate::error::LabError;
+use crate::error::{FINDING, LabError, USAGE};
 
 /// `hayloft-lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which: pairs, layouts, scaling, dfsio, domains, super, parity, degraded, netblock, pfs,
+    /// Which, or all: pairs, layouts, scaling, dfsio, domains, super, parity, degraded, netblock, pfs,
     /// durability, native, streams, fscost, virtual-disks, hadiofs.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
     /// Where tables, plots and raw data go.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", overrides_with = "out")]
     out: PathBuf,
-    /// Rounds that count [default: 3; of `domains` and `durability` 1].
+    /// One round of little data: whether it works, no result.
+    #[arg(long)]
+    quick: bool,
+    /// Rounds that count [default: 3; of `native`, `streams`, `dfsio` 5, `domains`, `durability` 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: Option<u16>,
-    /// MiB that each client or stream writes and reads [default: 192; of `native` and `hadiofs`
-    /// 1024, `fscost` 4096, `streams` and `virtual-disks` 256, `pfs` 32].
+    /// MiB that each client or stream writes and reads [default: 192; of `native`, `streams`,
+    /// `fscost` 4096, `virtual-disks`, `hadiofs` 1024, `pfs` 32].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=65536))]
     mib: Option<u32>,
-    /// Largest number of clients and nodes.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=8))]
-    largest: u16,
+    /// Largest number of clients and nodes [default: 8, quick 2].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=8))]
+    largest: Option<u16>,
     /// Whose storage nodes.
     #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache", "apache-behind"])]
     kind: String,
@@ -45,12 +48,13 @@ pub struct ExperimentArgs {
     /// Hadoop properties of every process, over those of the experiment.
     #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = property)]
     conf: Vec<(String, String)>,
-    /// Blocks of `domains`.
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(8..=100_000))]
-    blocks: u64,
-    /// Seconds that clients of `durability` write before a power cut; before other events a third.
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(12..=3600))]
-    seconds: u64,
+    /// Blocks of `domains` [default: 2000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(8..=100_000))]
+    blocks: Option<u64>,
+    /// Seconds that clients of `durability` write before a power cut; before other events a third
+    /// [default: 60].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(12..=3600))]
+    seconds: Option<u64>,
     /// Parts, separated by commas: of `pfs` read-sizes, layouts, memory, loss, jobs; of `super`
     /// jobs, beside; of `durability` ext4, XFS [default: all].
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
@@ -64,6 +68,12 @@ pub struct ExperimentArgs {
     seed: Option<u64>,
 }
 
+/// What `--quick` takes.
+const QUICK_MIB: u32 = 16;
+const QUICK_LARGEST: usize = 2;
+const QUICK_BLOCKS: u64 = 80;
+const QUICK_SECONDS: u64 = 12;
+
 fn property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
@@ -73,6 +83,9 @@ fn property(text: &str) -> Result<(String, String), String> {
 
 pub fn run(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
     let name = args.name.as_str();
+    if name == "all" {
+        return all(args);
+    }
     let Some(experiment) = EXPERIMENTS.iter().find(|one| one.name == name) else {
         let known =
             EXPERIMENTS.map(|one| format!("\n  {}: {} ({})", one.name, one.question, one.from()));
@@ -109,6 +122,35 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Every experiment by a process of its own, with the same choices and a directory below `--out`.
+/// What lacks something on this machine says so, and is no failure.
+fn all(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
+    let program = std::env::current_exe().map_err(LabError::file("find", Path::new("this")))?;
+    let (mut lacking, mut failed) = (Vec::new(), Vec::new());
+    for Experiment { name, .. } in EXPERIMENTS {
+        let out = args.out.join(name);
+        let words = std::env::args_os().skip(1);
+        let words = words.map(|word| if word == "all" { name.into() } else { word });
+        let mut command = Command::new(&program);
+        // Of an option that is given twice the last one counts.
+        command.args(words).arg("--out").arg(out);
+        let status = command
+            .status()
+            .map_err(LabError::file("start", &program))?;
+        match status.code() {
+            Some(0) => {}
+            Some(code) if code == i32::from(USAGE) => lacking.push(name),
+            _ => failed.push(name),
+        }
+    }
+    eprintln!(
+        "did not begin: {}; failed: {}",
+        lacking.join(", "),
+        failed.join(", ")
+    );
+    Ok(ExitCode::from(if failed.is_empty() { 0 } else { FINDING }))
+}
+
 /// Experiments with disks of their own that are no modelled ones.
 const OWN_MOUNTS: [&str; 2] = ["durability", "fscost"];
 
@@ -139,13 +181,20 @@ fn options(args: &ExperimentArgs, experiment: &Experiment) -> ExperimentOptions 
             .map_or(1, |t| u64::from(t.subsec_nanos()))
     };
     let mut options = (experiment.options)();
+    if args.quick {
+        (options.rounds, options.mib) = (1, QUICK_MIB);
+    }
     options.rounds = args.rounds.map_or(options.rounds, usize::from);
     options.mib = args.mib.unwrap_or(options.mib);
-    options.largest = usize::from(args.largest);
+    let largest = if args.quick { QUICK_LARGEST } else { 8 };
+    options.largest = args.largest.map_or(largest, usize::from);
     options.kind.clone_from(&args.kind);
     options.link_mbit = args.link_mbit.unwrap_or(options.link_mbit);
     options.conf.extend(args.conf.iter().cloned());
-    (options.blocks, options.seconds) = (args.blocks, args.seconds);
+    let quick =
+        |value: Option<u64>, quick, or| value.unwrap_or(if args.quick { quick } else { or });
+    options.blocks = quick(args.blocks, QUICK_BLOCKS, options.blocks);
+    options.seconds = quick(args.seconds, QUICK_SECONDS, options.seconds);
     options.seed = args.seed.unwrap_or_else(any);
     options
 }

@@ -176,6 +176,8 @@ impl DataNodeSpec {
     /// The node with its best settings and its own configuration, on no directory yet.
     #[must_use]
     pub fn spec(&self, sync_on_close: bool) -> NodeSpec {
+        // In memory there is no disk to sync to.
+        let sync_on_close = sync_on_close && self.medium() != Medium::Memory;
         let mut spec = match self.kind() {
             Kind::Apache => {
                 Stock::of(self.kind == APACHE_BEHIND, sync_on_close).node(VolumeSpec::default())

@@ -28,7 +28,10 @@ pub const DFSIO: Experiment = Experiment {
     name: "dfsio",
     question: "stock TestDFSIO on local and on network disks, every host a rack",
     paper: "the cloud paper's Figure 5",
-    options: slow_disks,
+    options: || ExperimentOptions {
+        rounds: 5,
+        ..slow_disks()
+    },
     about: |options| {
         let more = format!(
             "{HOSTS} hosts, each a rack, with one storage node and one disk. Network disks are on \

@@ -18,7 +18,8 @@ pub const NATIVE: Experiment = Experiment {
     question: "what HDFS leaves of a disk's own rate, with one replica and with three",
     paper: "the thesis' Table 1.1",
     options: || ExperimentOptions {
-        mib: 1024,
+        mib: 4096,
+        rounds: 5,
         block_mib: THESIS_BLOCK_MIB,
         ..ExperimentOptions::default()
     },

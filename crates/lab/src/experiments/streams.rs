@@ -16,7 +16,8 @@ pub const STREAMS: Experiment = Experiment {
     question: "what 1, 2 and 4 streams leave of a disk's rate, on ext4 and XFS",
     paper: "the thesis' Figure 3.9",
     options: || ExperimentOptions {
-        mib: 256,
+        mib: 4096,
+        rounds: 5,
         block_mib: THESIS_BLOCK_MIB,
         ..ExperimentOptions::default()
     },

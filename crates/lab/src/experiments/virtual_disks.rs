@@ -30,7 +30,7 @@ pub const VIRTUAL_DISKS: Experiment = Experiment {
     question: "a virtual disk in a sparse, an allocated and a written file, beside the disk itself",
     paper: "the thesis' Tables 7.4 and 7.5",
     options: || ExperimentOptions {
-        mib: 256,
+        mib: 1024,
         ..ExperimentOptions::default()
     },
     about: |options| {
