@@ -174,6 +174,11 @@ impl<'a> ExperimentPage<'a> {
                 keys.push(row);
             }
         }
+        if table.by.first() == Some(&Axis::What) {
+            // What was done comes first, in the order of the data.
+            let whats: Vec<String> = keys.iter().map(|key| key.what.clone()).collect();
+            keys.sort_by_key(|key| whats.iter().position(|what| *what == key.what));
+        }
         keys
     }
 
@@ -414,6 +419,24 @@ mod tests {
         }
         let lines = page.lines(("write", "mbs"));
         assert_eq!(lines[2], ("Hayloft".into(), vec![(1.0, 20.5), (2.0, 38.5)]));
+    }
+
+    #[test]
+    fn rows_by_what_was_done_stand_together() {
+        let shown = Shown {
+            tables: "==  =  = what peer\n = what\nnode = peer\nMB/s = spread /mbs\n",
+            ..Shown::NOTHING
+        };
+        let of =
+            |peer, what| PeerSample::first(("", "", peer, what), PeerFigures::of([("mbs", 1.0)]));
+        let samples = ["stock", "Hayloft"].map(|peer| [of(peer, "write"), of(peer, "read")]);
+        let record = Record {
+            samples: samples.concat(),
+            ..Record::default()
+        };
+        let text = ExperimentPage::new(&shown, &record).body(2);
+        let rows = "| write | stock | 1.00 |\n| write | Hayloft | 1.00 |\n| read | stock |";
+        assert!(text.contains(rows), "{text}");
     }
 
     #[test]
