@@ -1,8 +1,10 @@
 //! Values of a record as text for tables, beside the stock DataNode's.
 
-use super::figures::{Figure, Spread};
+use super::fair::limit::{self, Limit, Shares};
+use super::fair::spread::Spread;
+use super::fair::stock::is_stock;
+use super::figures::Figure;
 use super::marks;
-use super::peers;
 use super::record::{BenchRecord, RowMark};
 use super::rows::Client;
 
@@ -45,6 +47,43 @@ impl<'a> Cells<'a> {
             None if measured.is_some() => "-".to_owned(),
             None => String::new(),
         }
+    }
+
+    /// What was in use in a row. Earlier versions recorded no shares: there the whole machine's
+    /// processor time a GiB tells what its rate took.
+    pub(super) fn shares(&self, row: (&str, Client), peer: &str) -> Shares {
+        let median = |figure| {
+            let spread = self.record.spread(row.0, row.1, peer, figure);
+            spread.map(|spread| spread.median)
+        };
+        let cores = self.record.origin.conditions.get("cores");
+        let cores = cores.and_then(|cores| cores.parse::<f64>().ok());
+        let by_rate = || {
+            let rate = median(Figure::SettledRate).or_else(|| median(Figure::Rate))?;
+            let gib_s = rate * 1e6 / f64::from(1 << 30);
+            Some(median(Figure::MachineCpu)? * gib_s / cores?)
+        };
+        Shares {
+            cpu: median(Figure::CpuShare).or_else(by_rate),
+            waited: median(Figure::Waited),
+            disk: median(Figure::DiskBusy),
+            link: None,
+            peer: median(Figure::PeerShare),
+        }
+    }
+
+    /// What limited a peer's row.
+    pub(super) fn limit(&self, row: (&str, Client), peer: &str) -> Limit {
+        self.shares(row, peer).limit()
+    }
+
+    /// A peer's value as a share of the better stock setting's, bold where it claims something.
+    pub(super) fn share(&self, row: (&str, Client), peer: &str, figure: Figure) -> Option<String> {
+        let stock = better_stock(self, row, figure)?;
+        let side = |peer| Some((self.spread(row, peer, figure)?, self.shares(row, peer)));
+        let lead = limit::lead(side(peer)?, side(stock)?, figure.more_is_better());
+        let lead = lead.of_signed(self.record.origin.signed().is_some());
+        Some(lead.text(ratio(ahead(self, row, peer, figure)?, figure)))
     }
 
     fn signs(&self, row: (&str, Client), peer: &str, figure: Figure) -> String {
@@ -91,11 +130,7 @@ pub(super) fn better_stock<'a>(
     row: (&str, Client),
     figure: Figure,
 ) -> Option<&'a str> {
-    let stock = cells
-        .record
-        .peers
-        .iter()
-        .filter(|peer| peers::is_stock(peer));
+    let stock = cells.record.peers.iter().filter(|peer| is_stock(peer));
     let goodness = |peer: &&String| {
         let median = cells.spread(row, peer, figure).map(|spread| spread.median);
         median.map(|median| {

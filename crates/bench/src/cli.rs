@@ -1,5 +1,7 @@
 //! The command `hayloft-lab bench`.
 
+use super::fair::origin::today;
+use super::fair::stock::Medium;
 use super::results::PublishedRuns;
 use super::rows::{self, BenchRow};
 use super::targets::BenchTargets;
@@ -131,7 +133,11 @@ impl BenchArgs {
             let named = self.show.iter().map(|run| PublishedRuns::named(run));
             let named = named.collect::<Result<Vec<_>>>()?.into_iter().flatten();
             let shown = results::joined(named.map(|(_, record)| record))?;
-            return Ok(said(page::markdown(&shown, &targets.targets)));
+            return Ok(said(page::markdown(
+                &shown,
+                &targets.targets,
+                &page::stands(&shown),
+            )));
         }
         let (json, add_to, name) = (self.json, self.add_to.clone(), self.name.clone());
         // Before anything is started: what is started belongs to the network that it is started in.
@@ -145,9 +151,9 @@ impl BenchArgs {
         let text = if json {
             record.to_json()?
         } else {
-            page::markdown(&record, &targets.targets)
+            page::markdown(&record, &targets.targets, &page::stands(&record))
         };
-        let note = congestion::note(&record.conditions);
+        let note = congestion::note(&record.origin.conditions);
         if let Some(file) = add_to {
             PublishedRuns::add(&file, &name, &record)?;
         }
@@ -175,8 +181,20 @@ impl BenchArgs {
         if rows.is_empty() && self.blocks == 0 {
             return Err(TestkitError::Talk("no row fits: see --list".into()));
         }
+        let disk = match self.disk.as_deref() {
+            None => BenchDisk::Directory(repository_root().join("target/lab")),
+            Some("modelled") => BenchDisk::Modelled,
+            Some(dir) => BenchDisk::Directory(dir.into()),
+        };
+        let medium = match &disk {
+            BenchDisk::Directory(_) => Medium::Own,
+            BenchDisk::Modelled => Medium::Rotating,
+        };
         let mut peers = match self.peers.as_slice() {
-            [] => peers::names().into_iter().map(str::to_owned).collect(),
+            [] => peers::names_on(medium)
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
             some => some.to_vec(),
         };
         match &self.before {
@@ -197,16 +215,11 @@ impl BenchArgs {
         for name in &peers {
             peers::peer(name, &[])?;
         }
-        let disk = match self.disk.as_deref() {
-            None => BenchDisk::Directory(repository_root().join("target/lab")),
-            Some("modelled") => BenchDisk::Modelled,
-            Some(dir) => BenchDisk::Directory(dir.into()),
-        };
         let mut define = self.define;
         if disk == BenchDisk::Modelled && !define.iter().any(|(key, _)| key == MEDIA.0) {
             define.push((MEDIA.0.to_owned(), MEDIA.1.to_owned()));
         }
-        let date = civil_date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec);
+        let date = today();
         let runs = repository_root().join("target/bench");
         Ok(BenchOptions {
             rounds: self.rounds.unwrap_or(if self.quick { 2 } else { 5 }).max(1),
@@ -263,25 +276,6 @@ fn list(targets: &BenchTargets) -> String {
     text
 }
 
-/// `YYYY-MM-DD` of a Unix time (days to civil date by the 400-year cycle of the calendar).
-fn civil_date(seconds: i64) -> String {
-    let days = seconds.div_euclid(86_400) + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,12 +289,5 @@ mod tests {
             recorded(&words),
             "hayloft-lab bench --only write*,cold --out mine --disk=1 -D a.b=d --mib 4"
         );
-    }
-
-    #[test]
-    fn dates() {
-        assert_eq!(civil_date(0), "1970-01-01");
-        assert_eq!(civil_date(951_782_400), "2000-02-29");
-        assert_eq!(civil_date(1_767_225_600), "2026-01-01");
     }
 }

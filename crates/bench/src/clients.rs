@@ -4,7 +4,7 @@ use super::figures::Figures;
 use super::names::FileSpec;
 use super::native_client::NativeClient;
 use super::rig::BLOCK_BYTES;
-use super::rows::{BenchRow, Client};
+use super::rows::{BenchRow, BenchWorkload, Client};
 use super::work::{Files, Run, cold, warm_memory};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{
@@ -13,6 +13,7 @@ use hayloft_testkit::load::{
 };
 use hayloft_testkit::machine;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +24,13 @@ const SMALL_CLIENTS: usize = 4;
 const SMALL_FILES: usize = 150;
 const SMALL_BYTES: u64 = 10_000;
 
+/// How long the Java client waits before it asks again whether a file is complete, ms; 400 unless
+/// told.
+const PROMPT: [(&str, u32); 1] = [(
+    "dfs.client.block.write.locateFollowingBlock.initial.delay.ms",
+    10,
+)];
+
 /// A packet that carries a record of 1 KiB, and the length of a log of them.
 const RECORD_BYTES: usize = 1100;
 const LOG_BYTES: u64 = 1 << 20;
@@ -30,15 +38,21 @@ const LOG_BYTES: u64 = 1 << 20;
 impl Run<'_> {
     pub(super) fn small_files(
         &self,
-        client: Client,
+        row: BenchRow,
         nodes: &[String],
         dir: &str,
     ) -> Result<LoadOutcome> {
-        match client {
+        match row.client {
             Client::Java => {
+                let prompt = row.workload == BenchWorkload::PromptSmallFiles;
+                let conf = match prompt {
+                    true => json!(BTreeMap::from(PROMPT)),
+                    false => json!({}),
+                };
+                let dir = format!("{dir}/{}", row.workload);
                 let request = json!({
                     "path": dir, "streams": SMALL_CLIENTS, "files": SMALL_FILES,
-                    "bytes": SMALL_BYTES, "favored": nodes,
+                    "bytes": SMALL_BYTES, "favored": nodes, "conf": conf,
                 });
                 self.java("createFiles", request)
             }

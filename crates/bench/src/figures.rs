@@ -1,4 +1,4 @@
-//! What is measured of a row, and how values of several rounds are told.
+//! What is measured of a row.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +33,15 @@ pub enum Figure {
     ClientCpu,
     /// CPU seconds of the whole machine per GiB: nodes, client, NameNode, kernel threads.
     MachineCpu,
+    /// Share of all processors in use, 0 to 1.
+    CpuShare,
+    /// Share of the wall time in which threads of nodes and client waited for a processor, all
+    /// threads together.
+    Waited,
+    /// Share of the time in which the device had a request, 0 to 1.
+    DiskBusy,
+    /// Share of one processor that the nodes used.
+    PeerShare,
     /// Largest resident memory of a node during the row, shared pages included, MiB.
     MemoryPeak,
     /// Requests that the device got, per GiB.
@@ -71,6 +80,10 @@ impl Figure {
             Self::NodeCpu => "node CPU s/GiB",
             Self::ClientCpu => "client CPU s/GiB",
             Self::MachineCpu => "whole machine CPU s/GiB",
+            Self::CpuShare => "processors in use",
+            Self::Waited => "waited for a processor",
+            Self::DiskBusy => "device busy",
+            Self::PeerShare => "node, of a processor",
             Self::MemoryPeak => "peak resident memory, MiB",
             Self::Requests => "device requests/GiB",
             Self::RequestSize => "mean request, KiB",
@@ -110,86 +123,3 @@ impl Figure {
 
 /// Figures of one measurement.
 pub type Figures = BTreeMap<Figure, f64>;
-
-/// A value over several rounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
-    /// Lowest.
-    pub low: f64,
-    /// Median.
-    pub median: f64,
-    /// Highest.
-    pub high: f64,
-}
-
-impl Spread {
-    /// `None` without values.
-    #[must_use]
-    pub fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.retain(|value| value.is_finite());
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        let median = match values.len() {
-            0 => return None,
-            count if count % 2 == 1 => values[middle],
-            _ => f64::midpoint(values[middle - 1], values[middle]),
-        };
-        Some(Self {
-            low: *values.first()?,
-            median,
-            high: *values.last()?,
-        })
-    }
-
-    /// The median alone, with the digits that matter; thousands as `12.3k`.
-    #[must_use]
-    pub fn median_text(self) -> String {
-        self.number(self.median)
-    }
-
-    /// A value as exact as the median is told.
-    fn number(self, value: f64) -> String {
-        match self.median {
-            m if m >= 100_000.0 => format!("{:.0}k", value / 1000.0),
-            m if m >= 10_000.0 => format!("{:.1}k", value / 1000.0),
-            m if m >= 100.0 => format!("{value:.0}"),
-            m if m >= 10.0 => format!("{value:.1}"),
-            _ => format!("{value:.2}"),
-        }
-    }
-
-    /// `562 (502-631)`; a single value without its spread.
-    #[must_use]
-    pub fn text(self) -> String {
-        let median = self.median_text();
-        if (self.high - self.low).abs() < f64::EPSILON {
-            return median;
-        }
-        let (low, high) = (self.number(self.low), self.number(self.high));
-        format!("{median} ({low}-{high})")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians_of_even_and_odd() {
-        let median = |values: &[f64]| Spread::of(values.to_vec()).expect("values").median;
-        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
-        assert_eq!(Spread::of(vec![f64::NAN]), None);
-    }
-
-    #[test]
-    fn texts_have_the_digits_that_matter() {
-        let spread = |values: &[f64]| Spread::of(values.to_vec()).expect("values").text();
-        assert_eq!(spread(&[500.4, 562.2, 630.9]), "562 (500-631)");
-        assert_eq!(spread(&[0.254]), "0.25");
-        assert_eq!(
-            spread(&[9490.0, 10_121.0, 405_100.0]),
-            "10.1k (9.5k-405.1k)"
-        );
-    }
-}

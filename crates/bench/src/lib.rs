@@ -9,6 +9,7 @@
 //!
 //! Before a row counts, each peer repeats it until two rounds are alike ([`marks`]).
 //!
+//! - [`fair`]: what the experiments of the lab use too;
 //! - [`rows`], [`peers`], [`figures`], [`targets`]: what, who, which numbers, how much of them;
 //! - `rig`, `work`: processes and rounds; `clients`: what is done; [`names`]: the load client
 //!   towards the NameNode; `native_client`, `relay`: the crate hdfs-native; `scraped`: an agent;
@@ -21,6 +22,7 @@ mod bare;
 mod cells;
 pub mod cli;
 mod clients;
+pub mod fair;
 pub mod figures;
 mod interrupt;
 pub mod limits;
@@ -43,6 +45,7 @@ pub mod trace;
 pub mod verdicts;
 mod work;
 
+use fair::origin::DataOrigin;
 use hayloft_conf::Configuration;
 use hayloft_node::store_config::memory_limit;
 use hayloft_testkit::error::{Result, TestkitError};
@@ -110,7 +113,7 @@ pub fn run(options: &BenchOptions, targets: &BenchTargets) -> Result<BenchRecord
     record.interrupted = interrupt::asked();
     record.marks = marks::of(&record);
     if !record.samples.is_empty() {
-        let page = page::markdown(&record, &targets.targets);
+        let page = page::markdown(&record, &targets.targets, &page::stands(&record));
         record.write(&options.out, &page)?;
     }
     outcome.map(|()| record)
@@ -143,6 +146,7 @@ fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
         if let Some(disk) = &carried {
             let answers = answers(&disk.stats()?);
             record
+                .origin
                 .conditions
                 .insert("answers of the modelled disk".into(), answers);
         }
@@ -206,6 +210,10 @@ fn begin(options: &BenchOptions) -> BenchRecord {
     } else {
         options.jvm_flags.join(" ")
     };
+    conditions.insert(
+        "block size".into(),
+        format!("{} MiB", fair::stock::BLOCK_MIB),
+    );
     conditions.insert("stock DataNode's JVM flags".into(), flags);
     if let Some(network) = &options.network {
         conditions.insert("network".into(), network.clone());
@@ -231,8 +239,7 @@ fn begin(options: &BenchOptions) -> BenchRecord {
         }
     }
     BenchRecord {
-        command: options.command.clone(),
-        conditions,
+        origin: DataOrigin::now(&options.command, conditions),
         modelled: options.disk == BenchDisk::Modelled,
         mib: options.mib,
         rounds: options.rounds,
@@ -255,11 +262,13 @@ fn memory_limit_mib(define: &[(String, String)]) -> u64 {
 const EDITS: &str = "NameNode's edits";
 
 fn conditions(record: &mut BenchRecord, rig: &Rig) {
-    let mut add = |name: &str, value: String| record.conditions.insert(name.to_owned(), value);
+    let all = &mut record.origin.conditions;
+    let mut add = |name: &str, value: String| all.insert(name.to_owned(), value);
     if let Some(kib) = rig.readahead_kib {
         add("read-ahead of the device", format!("{kib} KiB"));
     }
-    if let Some(settings) = rig::stock_settings(&rig.seats) {
+    let settings = fair::stock::settings(|name| rig.seats.iter().any(|s| s.peer.name == name));
+    if !settings.is_empty() {
         add("stock DataNode's settings", settings);
     }
     let edits = if rig.has_names_in_memory() {

@@ -1,8 +1,10 @@
 //! What a reader has to know of a row: its peer was not warm, or its last round says something else
 //! than its median.
 
+use super::fair::spread::Spread;
+use super::fair::stock::is_stock;
 use super::figures::Figure;
-use super::peers::{self, STOCK};
+use super::peers::STOCK;
 use super::record::{BenchRecord, MarkReason, RowMark, WarmUp};
 
 /// A last round whose ratio is this far from the median ratio, and worse than every earlier one,
@@ -23,7 +25,7 @@ pub fn of(record: &BenchRecord) -> Vec<RowMark> {
     let cold = record.warm_ups.iter().filter(|warm_up| !warm_up.is_warm());
     let mut marks: Vec<RowMark> = cold.map(not_warm).collect();
     for (workload, client) in record.rows() {
-        for peer in record.peers.iter().filter(|peer| !peers::is_stock(peer)) {
+        for peer in record.peers.iter().filter(|peer| !is_stock(peer)) {
             let figures = JUDGED.into_iter();
             marks.extend(figures.filter_map(|figure| {
                 let own = record.values(workload, client, peer, figure);
@@ -70,7 +72,7 @@ fn contradiction(own: &[f64], stock: &[f64], more_is_better: bool) -> Option<Str
         }
     };
     let ratios: Vec<f64> = own.iter().zip(stock).map(ahead).collect();
-    let median = super::figures::Spread::of(ratios.clone())?.median;
+    let median = Spread::of(ratios.clone())?.median;
     let (last, earlier) = ratios.split_last()?;
     let turned = (last - 1.0) * (median - 1.0) < 0.0;
     let worst = if median >= 1.0 {

@@ -1,12 +1,13 @@
 //! One measurement: what the nodes, the client, the machine and the device did while a load ran.
 
+use super::fair::counters;
 use super::figures::{Figure, Figures};
 use super::rows::BenchWorkload;
 use super::scraped::Scraper;
 use super::trace::{Requests, Tracer};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::load::{LoadLatencies, LoadOutcome};
-use hayloft_testkit::machine;
+use hayloft_testkit::machine::{self, Device};
 use hayloft_testkit::procfs::{self, Usage};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,6 +36,10 @@ struct Counts {
     nodes: Usage,
     client: Usage,
     machine_s: f64,
+    waited_s: f64,
+    /// Milliseconds in which the device had a request; `None` where there is none.
+    disk_ms: Option<u64>,
+    at: Instant,
 }
 
 impl Watch<'_> {
@@ -50,6 +55,16 @@ impl Watch<'_> {
             nodes: sum,
             client: procfs::usage(self.client)?,
             machine_s: machine::busy_seconds()?,
+            waited_s: self
+                .nodes
+                .iter()
+                .chain([&self.client])
+                .map(|pid| counters::waited_s(*pid))
+                .sum(),
+            disk_ms: Device::under(self.disk)
+                .ok()
+                .map(|device| counters::device(&device.name).2),
+            at: Instant::now(),
         })
     }
 
@@ -102,6 +117,7 @@ impl Watch<'_> {
             ),
             (Figure::MemoryPeak, as_f64(nodes.rss_peak_kib) / 1024.0),
         ]);
+        shares(&mut figures, &before, &after);
         if let Some(traffic) = traffic.filter(|traffic| traffic.lost == 0) {
             let main = if settles {
                 traffic.writes
@@ -115,6 +131,24 @@ impl Watch<'_> {
         }
         Ok(figures)
     }
+}
+
+/// What was in use meanwhile, as shares of the wall time.
+fn shares(figures: &mut Figures, before: &Counts, after: &Counts) {
+    let wall = (after.at - before.at).as_secs_f64().max(1e-9);
+    let busy = (after.machine_s - before.machine_s) / wall / counters::processors();
+    let own = cpu(&after.nodes) - cpu(&before.nodes);
+    figures.extend([
+        (Figure::CpuShare, busy.clamp(0.0, 1.0)),
+        (
+            Figure::Waited,
+            ((after.waited_s - before.waited_s) / wall).max(0.0),
+        ),
+        (Figure::PeerShare, own / wall),
+    ]);
+    let disk = after.disk_ms.zip(before.disk_ms);
+    let disk = disk.map(|(now, then)| as_f64(now.saturating_sub(then)) / 1e3 / wall);
+    figures.extend(disk.map(|share| (Figure::DiskBusy, share.min(1.0))));
 }
 
 fn speed(figures: &mut Figures, outcome: &LoadOutcome, workload: BenchWorkload) {

@@ -1,10 +1,16 @@
 //! The page of a run for people.
 
 use super::cells::{Cells, JUDGED, TOO_LITTLE, ahead, ratio};
-use super::figures::{Figure, Spread};
+use super::fair::limit::Lead;
+use super::fair::origin::commits_since;
+use super::fair::signs;
+use super::fair::spread::Spread;
+use super::fair::stock::is_stock;
+use super::fair::table::MarkdownTable;
+use super::figures::Figure;
 use super::limits::LIMIT;
-use super::peers::{self, STOCK};
-use super::record::{BenchRecord, MarkReason, RowMark};
+use super::peers::{DEFAULT, STOCK};
+use super::record::{BenchRecord, RowMark};
 use super::rows::Client;
 use super::targets::BenchTarget;
 use super::verdicts::{Verdict, verdicts};
@@ -12,7 +18,7 @@ use hayloft_testkit::congestion;
 use std::fmt::Write as _;
 
 /// Figures with a table of their own, in order.
-const TABLES: [(&str, &[Figure]); 5] = [
+const TABLES: [(&str, &[Figure]); 6] = [
     (
         "Throughput",
         &[Figure::Rate, Figure::SettledRate, Figure::SentRate],
@@ -30,6 +36,15 @@ const TABLES: [(&str, &[Figure]); 5] = [
     (
         "Latency",
         &[Figure::Ops, Figure::P50, Figure::P99, Figure::P999],
+    ),
+    (
+        "What was in use",
+        &[
+            Figure::CpuShare,
+            Figure::Waited,
+            Figure::DiskBusy,
+            Figure::PeerShare,
+        ],
     ),
     ("Memory", &[Figure::MemoryPeak]),
     (
@@ -56,9 +71,17 @@ const GROUPS: [(&str, bool); 2] = [
     ("limits, with the load client that no user has", false),
 ];
 
-/// The page: conditions, targets, tables, rows in which Hayloft is not better, marks, failures.
+/// Where a record of now is from, see [`DataOrigin::line`](super::fair::origin::DataOrigin::line).
 #[must_use]
-pub fn markdown(record: &BenchRecord, targets: &[BenchTarget]) -> String {
+pub fn stands(record: &BenchRecord) -> String {
+    let origin = &record.origin;
+    origin.line(origin.signed().and_then(commits_since))
+}
+
+/// The page: where its data is from (`stands`), conditions, targets, tables, rows in which Hayloft
+/// is not better, marks, failures.
+#[must_use]
+pub fn markdown(record: &BenchRecord, targets: &[BenchTarget], stands: &str) -> String {
     let mut page = String::from("# Stock DataNode and Hayloft on one machine\n\n");
     if record.modelled {
         page.push_str(
@@ -71,8 +94,8 @@ pub fn markdown(record: &BenchRecord, targets: &[BenchTarget]) -> String {
             "**The run was interrupted**: what is here was measured, the rest was not.\n\n",
         );
     }
-    let _ = writeln!(page, "Command: `{}`\n", record.command);
-    for (name, value) in &record.conditions {
+    let _ = writeln!(page, "Command: `{}`\n\n{stands}\n", record.origin.command);
+    for (name, value) in &record.origin.conditions {
         let _ = writeln!(page, "- {name}: {value}");
     }
     let _ = writeln!(
@@ -81,16 +104,16 @@ pub fn markdown(record: &BenchRecord, targets: &[BenchTarget]) -> String {
             was compared\n",
         record.mib, record.rounds
     );
-    if let Some(note) = congestion::note(&record.conditions) {
+    if let Some(note) = congestion::note(&record.origin.conditions) {
         let _ = writeln!(page, "{note}\n");
     }
     targets_table(&mut page, &verdicts(record, targets));
     let cells = Cells::new(record);
     let _ = writeln!(
         page,
-        "Values are medians (lowest-highest). {TOO_LITTLE}\n{}\n{}",
-        MarkReason::NotWarm.meaning(),
-        MarkReason::LastRound.meaning(),
+        "Values are medians (lowest-highest). {TOO_LITTLE}\nShare and limit are those of the \
+         engine `{DEFAULT}`: its value over the better stock setting's.\n{}",
+        Lead::MEANING,
     );
     for (group, of_users) in GROUPS {
         for (title, figures) in TABLES {
@@ -116,7 +139,8 @@ pub fn markdown(record: &BenchRecord, targets: &[BenchTarget]) -> String {
     }
     losses(&mut page, record);
     if !cells.marks.is_empty() {
-        let _ = write!(page, "\n## Marked rows\n\n{}", marks_list(&cells.marks));
+        let (list, legend) = (marks_list(&cells.marks), signs::legend(&page));
+        let _ = write!(page, "\n## Marked rows\n\n{legend}\n{list}");
     }
     failures(&mut page, record);
     page
@@ -139,9 +163,7 @@ fn targets_table(page: &mut String, verdicts: &[Verdict]) {
     if verdicts.is_empty() {
         return;
     }
-    page.push_str(
-        "## Targets\n\n| workload | client | peer | wanted | is | |\n|---|---|---|---|---|---|\n",
-    );
+    let mut table = MarkdownTable::new(&["workload", "client", "peer", "wanted", "is", ""]);
     for verdict in verdicts {
         let met = match verdict.met {
             Some(true) => "met",
@@ -150,16 +172,16 @@ fn targets_table(page: &mut String, verdicts: &[Verdict]) {
         };
         let beside = verdict.beside.as_ref();
         let beside = beside.map_or_else(String::new, |text| format!("; {text}"));
-        let _ = writeln!(
-            page,
-            "| {} | {} | {} | {} | {:.2} | {met}{beside} |",
-            verdict.workload,
-            verdict.client.name(),
-            verdict.peer,
-            verdict.wanted,
-            verdict.value
-        );
+        table.row(&[
+            verdict.workload.clone(),
+            verdict.client.name().to_owned(),
+            verdict.peer.clone(),
+            verdict.wanted.clone(),
+            format!("{:.2}", verdict.value),
+            format!("{met}{beside}"),
+        ]);
     }
+    let _ = write!(page, "## Targets\n\n{}", table.text().unwrap_or_default());
     page.push('\n');
     let of_null = |verdict: &Verdict| verdict.beside.is_some() && verdict.wanted.contains("null");
     if verdicts.iter().any(of_null) {
@@ -187,25 +209,25 @@ fn table(
             })
         })
         .collect();
-    let mut lines = String::new();
+    let ends = ["share", "limited by"];
+    let mut table =
+        MarkdownTable::new(&[["workload", "client"].as_slice(), &columns, &ends].concat());
     let rows = record.rows().into_iter();
     for row in rows.filter(|&(workload, client)| wanted(workload, client)) {
         let of_peer = columns.iter();
-        let of_row: Vec<String> = of_peer
+        let mut of_row: Vec<String> = of_peer
             .map(|peer| cells.text(row, peer, figure, Spread::text))
             .collect();
-        if of_row.iter().any(|cell| !cell.is_empty()) {
-            let (workload, by) = (row.0, row.1.name());
-            let _ = writeln!(lines, "| {workload} | {by} | {} |", of_row.join(" | "));
+        if of_row.iter().all(String::is_empty) {
+            continue;
         }
+        of_row.push(cells.share(row, DEFAULT, figure).unwrap_or_default());
+        of_row.push(cells.limit(row, DEFAULT).name().to_owned());
+        table.row(&[vec![row.0.to_owned(), row.1.name().to_owned()], of_row].concat());
     }
-    if lines.is_empty() {
-        return;
+    if let Some(text) = table.text() {
+        let _ = write!(page, "\n**{}**\n\n{text}", figure.heading());
     }
-    let _ = writeln!(page, "\n**{}**\n", figure.heading());
-    let _ = writeln!(page, "| workload | client | {} |", columns.join(" | "));
-    let _ = writeln!(page, "|---|---|{}", "---|".repeat(columns.len()));
-    page.push_str(&lines);
 }
 
 /// Where an engine is not better than the stock DataNode: every row of the run.
@@ -214,7 +236,7 @@ fn losses(page: &mut String, record: &BenchRecord) {
     let mut lines = String::new();
     for row in record.rows() {
         for figure in JUDGED {
-            for peer in record.peers.iter().filter(|peer| !peers::is_stock(peer)) {
+            for peer in record.peers.iter().filter(|peer| !is_stock(peer)) {
                 let ahead = ahead(&cells, row, peer, figure);
                 if let Some(ahead) = ahead.filter(|ahead| *ahead <= 1.0) {
                     let ratio = ratio(ahead, figure);
@@ -263,7 +285,7 @@ mod tests {
 
     fn page(record: &BenchRecord) -> String {
         let own = BenchTargets::load().expect("the targets can be read");
-        markdown(record, &own.targets)
+        markdown(record, &own.targets, "")
     }
 
     #[test]

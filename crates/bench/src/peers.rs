@@ -1,5 +1,6 @@
 //! Who is compared.
 
+use super::fair::stock::{Medium, Stock, is_stock, ours};
 use super::rows::BenchWorkload;
 use hayloft_io::{describe_plugin, plugin_parts};
 use hayloft_testkit::conf::Conf;
@@ -20,21 +21,19 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Whether the row says something about it: `stock-drop` reads as `stock` does.
+    /// Whether the row says something about it.
     #[must_use]
     pub fn takes_part(&self, workload: BenchWorkload) -> bool {
-        match self.name.as_str() {
-            STOCK_DROP => workload.settles(),
-            _ => !self.drops_data || workload.writes_only(),
+        // A stock node reads the same with every setting.
+        if is_stock(&self.name) && self.name != STOCK {
+            return workload.settles();
         }
+        !self.drops_data || workload.writes_only()
     }
 }
 
 /// The stock DataNode as its documentation advises for throughput.
-pub const STOCK: &str = "stock";
-/// The stock DataNode that writes its data out while it comes: the fair baseline of what is written
-/// until it is on the device.
-pub const STOCK_DROP: &str = "stock-drop";
+pub const STOCK: &str = Stock::Plain.name();
 /// The engine that Hayloft has without another wish.
 pub const DEFAULT: &str = "direct";
 /// An earlier version of Hayloft, by its binary.
@@ -44,17 +43,27 @@ pub const SCRAPED: &str = "scraped";
 /// The engine that drops what it is given: our own overhead alone.
 pub const NULL: &str = "null";
 
-/// Every peer by name: the stock DataNode twice, and Hayloft with each registered engine.
+/// Every peer by name: the stock DataNode with the settings that are best on this medium, and
+/// Hayloft with each registered engine.
 #[must_use]
-pub fn names() -> Vec<&'static str> {
+pub fn names_on(medium: Medium) -> Vec<&'static str> {
+    let settings = Stock::ALL.into_iter().filter(|stock| {
+        let plain = Stock::at_best(medium, false).contains(stock);
+        plain || medium == Medium::Rotating && Stock::at_best(medium, true).contains(stock)
+    });
     let engines = hayloft_io::ENGINE_NAMES.into_iter();
-    [STOCK, STOCK_DROP].into_iter().chain(engines).collect()
+    settings.map(Stock::name).chain(engines).collect()
 }
 
-/// Whether it is a stock DataNode.
+/// Those on the machine's own disk.
 #[must_use]
-pub fn is_stock(name: &str) -> bool {
-    [STOCK, STOCK_DROP].contains(&name)
+pub fn names() -> Vec<&'static str> {
+    names_on(Medium::Own)
+}
+
+/// The stock node's setting of that name.
+fn setting(name: &str) -> Option<Stock> {
+    Stock::ALL.into_iter().find(|stock| stock.name() == name)
 }
 
 /// The name of a peer in tables: of a plug-in, `plugin-` and its file's name.
@@ -74,40 +83,28 @@ pub fn shown(name: &str) -> String {
 /// [`TestkitError::Talk`] listing the known names.
 pub fn peer(name: &str, define: &[(String, String)]) -> Result<Peer> {
     let plugin = plugin_parts(name);
-    let is_known = [BEFORE, SCRAPED].contains(&name) || names().contains(&name);
+    let known = names_on(Medium::Rotating);
+    let is_known = [BEFORE, SCRAPED].contains(&name) || known.contains(&name);
     if plugin.is_none() && !is_known {
-        let known = names().join(", ");
+        let known = known.join(", ");
         let problem = format!("no peer is named {name:?}; known are {known}");
         return Err(TestkitError::Talk(problem));
     }
-    let mut conf = Conf::new();
-    let kind = match name {
-        STOCK => Kind::Apache,
-        STOCK_DROP => {
-            conf.set("dfs.datanode.drop.cache.behind.writes", true)
-                .set("dfs.datanode.sync.behind.writes", true);
-            Kind::Apache
-        }
-        engine => {
-            match engine {
+    let (kind, conf) = match setting(name) {
+        Some(stock) => (Kind::Apache, stock.conf()),
+        None => {
+            let mut conf = ours(Medium::Own, false);
+            match name {
                 BEFORE => {}
-                SCRAPED => {
-                    conf.set("hayloft.io.engine", DEFAULT);
-                }
-                _ => {
-                    conf.set("hayloft.io.engine", engine);
-                }
+                SCRAPED => drop(conf.set("hayloft.io.engine", DEFAULT)),
+                engine => drop(conf.set("hayloft.io.engine", engine)),
             }
             for (key, value) in define {
                 conf.set(key, value);
             }
-            Kind::Hayloft
+            (Kind::Hayloft, conf)
         }
     };
-    if kind == Kind::Apache {
-        conf.set("io.file.buffer.size", 128 << 10)
-            .set("dfs.datanode.readahead.bytes", 4 << 20);
-    }
     let drops_data = match plugin {
         Some((path, _)) => {
             let described = describe_plugin(path);
@@ -131,7 +128,7 @@ mod tests {
 
     #[test]
     fn every_name_makes_a_peer() {
-        for name in names() {
+        for name in names_on(Medium::Rotating) {
             assert_eq!(peer(name, &[]).expect("known").name, name);
         }
         let scraped = peer(SCRAPED, &[]).expect("known");

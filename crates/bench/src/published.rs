@@ -1,16 +1,20 @@
 //! The published figures, made from one file of results: a part of docs/evaluate/benchmarks.md and
 //! of README.md, and a page beside the file with every figure. `bench/targets.toml` names the file.
 
-use super::cells::{Cells, JUDGED, TOO_LITTLE, ahead, better_stock, ratio};
-use super::figures::{Figure, Spread};
+use super::cells::{Cells, JUDGED, ahead, better_stock};
+use super::fair::limit::Lead;
+use super::fair::origin;
+use super::fair::signs;
+use super::fair::spread::Spread;
+use super::fair::stock::is_stock;
+use super::figures::Figure;
 use super::page;
-use super::record::{BenchRecord, MarkReason, RowMark};
+use super::record::BenchRecord;
 use super::results::PublishedRuns;
 use super::rows::{BenchRow, Client};
 use super::targets::{BenchTargets, PageSource, ReadmeRow};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::repository_root;
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -24,21 +28,6 @@ const README: &str = "README.md";
 /// Columns of a line, at most.
 const COLUMNS: usize = 100;
 
-/// The figures with a table on the page.
-const TABLES: [Figure; 11] = [
-    Figure::Rate,
-    Figure::SettledRate,
-    Figure::Ops,
-    Figure::P50,
-    Figure::P99,
-    Figure::P999,
-    Figure::NodeCpu,
-    Figure::MemoryPeak,
-    Figure::Listening,
-    Figure::Reported,
-    Figure::StartCpu,
-];
-
 /// A page of the repository with its part made anew.
 #[derive(Debug)]
 pub struct MadePage {
@@ -50,11 +39,12 @@ pub struct MadePage {
     pub made: String,
 }
 
-/// Makes the pages from the results that `bench/targets.toml` names; writes nothing.
+/// Makes the pages from the results that `bench/targets.toml` names; writes nothing. How old the
+/// results are is taken from git when the pages are made `anew`, else from the pages themselves.
 ///
 /// # Errors
 /// When a file cannot be read or a page has no place for its part.
-pub fn make() -> Result<Vec<MadePage>> {
+pub fn make(anew: bool) -> Result<Vec<MadePage>> {
     let targets = BenchTargets::load()?;
     let root = repository_root();
     let results = root.join(&targets.page.results);
@@ -63,12 +53,18 @@ pub fn make() -> Result<Vec<MadePage>> {
     let parts = parts.collect::<Result<Vec<_>>>()?.into_iter().flatten();
     let record = super::results::joined(parts.map(|(_, record)| record))?;
     let cells = Cells::new(&record);
-    let page = |path: PathBuf, made: &dyn Fn(&str) -> Result<String>| {
+    type Make<'a> = &'a dyn Fn(&str, &str) -> Result<String>;
+    let page = |path: PathBuf, made: Make<'_>| {
         let committed = match std::fs::read_to_string(root.join(&path)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
             read => read.map_err(TestkitError::file("reading", root.join(&path))),
         }?;
-        let made = made(&committed)?;
+        let since = |commit: &str| match anew {
+            true => origin::commits_since(commit),
+            false => origin::recorded(&committed).get(commit).copied(),
+        };
+        let stands = record.origin.line(record.origin.signed().and_then(since));
+        let made = made(&committed, &stands)?;
         Ok(MadePage {
             path,
             committed,
@@ -76,14 +72,15 @@ pub fn make() -> Result<Vec<MadePage>> {
         })
     };
     Ok(vec![
-        page(PAGE.into(), &|text| {
-            spliced(PAGE, text, &page_block(&cells, &targets.page))
+        page(PAGE.into(), &|text, stands| {
+            spliced(PAGE, text, &page_block(&cells, &targets.page, stands))
         })?,
-        page(README.into(), &|text| {
-            spliced(README, text, &readme_block(&cells, &targets))
+        page(README.into(), &|text, stands| {
+            spliced(README, text, &readme_block(&cells, &targets, stands))
         })?,
-        page(targets.page.results.with_extension("md"), &|_| {
-            Ok(whole_page(&cells, &targets.page))
+        page(targets.page.results.with_extension("md"), &|_, stands| {
+            let whole = page::markdown(&record, &targets.targets, stands);
+            Ok(format!("{BEGIN}\n{whole}"))
         })?,
     ])
 }
@@ -94,7 +91,7 @@ pub fn make() -> Result<Vec<MadePage>> {
 /// As [`make`], and when a page cannot be written.
 pub fn write() -> Result<String> {
     let mut said = String::new();
-    for page in make()? {
+    for page in make(true)? {
         let path = repository_root().join(&page.path);
         let changed = page.made != page.committed;
         if changed {
@@ -119,17 +116,24 @@ fn spliced(path: &str, text: &str, block: &str) -> Result<String> {
 }
 
 fn machine(record: &BenchRecord) -> String {
-    let of = |name: &str| record.conditions.get(name).map_or("?", String::as_str);
+    let of = |name: &str| {
+        record
+            .origin
+            .conditions
+            .get(name)
+            .map_or("?", String::as_str)
+    };
     let (cores, memory, kernel) = (of("cores"), of("memory"), of("kernel"));
     format!("{cores} processors, {memory} of memory, {kernel}")
 }
 
-/// Machine, conditions and raw data; `results` is the way to the folder of the results.
-fn head(cells: &Cells<'_>, source: &PageSource, results: &str) -> String {
+/// Where the data is from, machine, conditions and raw data; `results` is the way to the folder of
+/// the results.
+fn head(cells: &Cells<'_>, source: &PageSource, results: &str, stands: &str) -> String {
     let record = cells.record;
-    let mut text = String::from("| | |\n|---|---|\n");
+    let mut text = format!("{stands}\n\n| | |\n|---|---|\n");
     let _ = writeln!(text, "| machine | {} |", machine(record));
-    for (name, value) in &record.conditions {
+    for (name, value) in &record.origin.conditions {
         if !["cores", "memory", "kernel"].contains(&name.as_str()) {
             let _ = writeln!(text, "| {name} | {value} |");
         }
@@ -145,9 +149,9 @@ fn head(cells: &Cells<'_>, source: &PageSource, results: &str) -> String {
     let _ = writeln!(
         text,
         "Cells are medians (lowest-highest); Hayloft's engine is `{}`. The last column is \
-         Hayloft's\nvalue as a share of the better stock setting's, **bold** where Hayloft is \
-         worse.",
+         Hayloft's\nvalue as a share of the better stock setting's.\n{}",
         source.engine,
+        Lead::MEANING,
     );
     if record.warm_ups.is_empty() {
         text.push_str("Rows of this run were not repeated until they were warm.\n");
@@ -155,27 +159,13 @@ fn head(cells: &Cells<'_>, source: &PageSource, results: &str) -> String {
     text
 }
 
-/// The marks of the stock node and of the engine that is shown.
-fn marks(cells: &Cells<'_>, engine: &str) -> Vec<RowMark> {
-    let shown = |mark: &&RowMark| super::peers::is_stock(&mark.peer) || mark.peer == engine;
-    cells.marks.iter().filter(shown).cloned().collect()
-}
-
 /// A table of every row's main figure, and of all figures in which Hayloft is worse.
-fn page_block(cells: &Cells<'_>, source: &PageSource) -> String {
+fn page_block(cells: &Cells<'_>, source: &PageSource, stands: &str) -> String {
     let folder = source.results.parent().map(Path::display);
     let folder = folder.map_or_else(String::new, |folder| format!("../../{folder}/"));
-    let mut text = head(cells, source, &folder);
+    let mut text = head(cells, source, &folder, stands);
     let whole = source.results.with_extension("md");
-    let _ = writeln!(
-        text,
-        "Every row is here with its main figure, and every figure in which Hayloft is worse.\n\
-         [All figures](../../{}).\n`stock` is the better of the stock node's settings. \
-         The client `load` shows limits: no user has it.\n{}\n|row|figure|stock|Hayloft|share|\n\
-         |---|---|---|---|---|",
-        whole.display(),
-        legend(marks(cells, &source.engine).iter().map(|mark| mark.reason)),
-    );
+    let mut rows_text = String::new();
     let mut rows = cells.record.rows();
     rows.sort_by_key(|row| !row.1.is_of_users());
     for row in rows {
@@ -191,10 +181,24 @@ fn page_block(cells: &Cells<'_>, source: &PageSource) -> String {
             let stock = better_stock(cells, row, figure).unwrap_or_default();
             let cell = |peer| cells.text(row, peer, figure, Spread::text);
             let (name, heading) = (format!("{}/{}", row.0, row.1.name()), figure.heading());
-            let (stock, own, share) = (cell(stock), cell(&source.engine), share(lead, figure));
-            let _ = writeln!(text, "|{name}|{heading}|{stock}|{own}|{share}|");
+            let (stock, own) = (cell(stock), cell(&source.engine));
+            let share = cells.share(row, &source.engine, figure).unwrap_or_default();
+            let limit = cells.limit(row, &source.engine).name();
+            let _ = writeln!(
+                rows_text,
+                "|{name}|{heading}|{stock}|{own}|{share}|{limit}|"
+            );
         }
     }
+    let _ = write!(
+        text,
+        "Every row is here with its main figure, and every figure in which Hayloft is worse.\n\
+         [All figures](../../{}).\n`stock` is the better of the stock node's settings. \
+         The client `load` shows limits: no user has it.\n{}\n\
+         |row|figure|stock|Hayloft|share|limit|\n|---|---|---|---|---|---|\n{rows_text}",
+        whole.display(),
+        signs::legend(&rows_text),
+    );
     text
 }
 
@@ -215,84 +219,6 @@ fn is_told(row: (&str, Client), figure: Figure) -> bool {
     !(by_bytes && main_figure(row) == Figure::Ops)
 }
 
-fn share(lead: f64, figure: Figure) -> String {
-    let bold = if lead < 1.0 { "**" } else { "" };
-    format!("{bold}{:.2}{bold}", ratio(lead, figure))
-}
-
-/// Every figure of every row.
-fn whole_page(cells: &Cells<'_>, source: &PageSource) -> String {
-    let mut text = String::from("# All figures\n\n");
-    text.push_str(BEGIN);
-    text.push('\n');
-    text.push_str(&head(cells, source, ""));
-    let marks = marks(cells, &source.engine);
-    let _ = writeln!(text, "{TOO_LITTLE}");
-    text.push_str(&legend(marks.iter().map(|mark| mark.reason)));
-    for (title, clients) in [
-        ("Clients that users have", Client::OF_USERS.as_slice()),
-        (
-            "Limits: the lab's load client, which no user has",
-            &[Client::Load],
-        ),
-        ("Starts with many blocks, without a client", &[Client::None]),
-    ] {
-        let mut tables = String::new();
-        for figure in TABLES {
-            for client in clients {
-                page_table(&mut tables, cells, &source.engine, figure, *client);
-            }
-        }
-        if !tables.is_empty() {
-            let _ = write!(text, "\n## {title}\n{tables}");
-        }
-    }
-    if !marks.is_empty() {
-        let _ = write!(text, "\n## Marked rows\n\n{}", page::marks_list(&marks));
-    }
-    text
-}
-
-/// What the signs of these marks mean.
-fn legend(reasons: impl Iterator<Item = MarkReason>) -> String {
-    let reasons: BTreeSet<MarkReason> = reasons.collect();
-    let lines = reasons
-        .into_iter()
-        .map(|reason| format!("{}\n", reason.meaning()));
-    lines.collect()
-}
-
-fn page_table(text: &mut String, cells: &Cells<'_>, engine: &str, figure: Figure, client: Client) {
-    let record = cells.record;
-    let stock = record.peers.iter().map(String::as_str);
-    let stock: Vec<&str> = stock.filter(|peer| super::peers::is_stock(peer)).collect();
-    let mut lines = String::new();
-    for row in record.rows() {
-        let own = cells.text(row, engine, figure, Spread::text);
-        if row.1 != client || own.is_empty() || !is_told(row, figure) {
-            continue;
-        }
-        let name = row.0;
-        let of_stock = stock.iter();
-        let of_stock: Vec<String> = of_stock
-            .map(|peer| cells.text(row, peer, figure, Spread::text))
-            .collect();
-        let ahead = ahead(cells, row, engine, figure);
-        let share = ahead.map_or_else(String::new, |lead| share(lead, figure));
-        let _ = writeln!(
-            lines,
-            "| {name} | {} | {own} | {share} |",
-            of_stock.join(" | ")
-        );
-    }
-    if !lines.is_empty() {
-        let (heading, by, columns) = (figure.heading(), client.name(), stock.join(" | "));
-        let _ = writeln!(text, "\n| {heading}: {by} | {columns} | Hayloft | share |");
-        let _ = writeln!(text, "|---|{}---|---|", "---|".repeat(stock.len()));
-        text.push_str(&lines);
-    }
-}
-
 /// A row for people: what is done, and by whom.
 fn row_name((workload, client): (&str, Client)) -> String {
     let about = BenchRow::named(workload, client).map(|row| row.workload.about());
@@ -303,7 +229,7 @@ fn row_name((workload, client): (&str, Client)) -> String {
     )
 }
 
-fn readme_block(cells: &Cells<'_>, targets: &BenchTargets) -> String {
+fn readme_block(cells: &Cells<'_>, targets: &BenchTargets, stands: &str) -> String {
     let engine = &targets.page.engine;
     let mut text = String::from("||stock|Hayloft|\n|---|---|---|\n");
     for row in &targets.readme {
@@ -333,12 +259,8 @@ fn readme_block(cells: &Cells<'_>, targets: &BenchTargets) -> String {
          of the stock node's settings in each row.",
         machine(cells.record),
     );
-    let reasons = [MarkReason::NotWarm, MarkReason::LastRound];
-    let used = reasons
-        .into_iter()
-        .filter(|reason| text.contains(reason.sign()));
-    let legend = legend(used.collect::<Vec<_>>().into_iter());
-    text.push_str(&legend);
+    text += &signs::legend(&text);
+    let _ = writeln!(text, "{stands}");
     text
 }
 
@@ -352,13 +274,20 @@ fn readme_cells(cells: &Cells<'_>, engine: &str, row: &ReadmeRow) -> Option<(Str
         let own = median(engine);
         return (!own.is_empty()).then(|| (median(stock), own));
     }
+    // The setting of the stock node that does best, by its name.
     let most = |peer: &str| {
         let of_peer = cells.record.samples.iter().filter(|s| s.peer == peer);
         let values = of_peer.filter_map(|sample| sample.figures.get(&figure));
-        let most = values.copied().reduce(f64::max)?;
-        Some(Spread::of(vec![most])?.median_text())
+        values.copied().reduce(f64::max)
     };
-    Some((most(super::peers::STOCK)?, most(engine)?))
+    let text = |most: f64| Some(Spread::of(vec![most])?.median_text());
+    let stock = cells.record.peers.iter().filter(|peer| is_stock(peer));
+    let least = stock.filter_map(|peer| Some((most(peer)?, peer)));
+    let (least, setting) = least.min_by(|one, other| one.0.total_cmp(&other.0))?;
+    Some((
+        format!("{} (`{setting}`)", text(least)?),
+        text(most(engine)?)?,
+    ))
 }
 
 type WorstRow<'a> = ((&'a str, Client), Figure, f64);
@@ -375,6 +304,7 @@ fn worst<'a>(cells: &Cells<'a>, engine: &str) -> Option<WorstRow<'a>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fair::origin::DataOrigin;
     use super::*;
 
     #[test]
@@ -383,7 +313,7 @@ mod tests {
         if std::env::var_os("HAYLOFT_BLESS").is_some() {
             write().expect("the pages can be written");
         }
-        for page in make().expect("the pages can be made") {
+        for page in make(false).expect("the pages can be made") {
             assert!(
                 page.made == page.committed,
                 "{} is not what bench/targets.toml and the results make: run `hayloft-lab bench \
@@ -391,6 +321,25 @@ mod tests {
                 page.path.display(),
                 page.made
             );
+        }
+    }
+
+    /// The results that the pages are made from.
+    fn shown() -> DataOrigin {
+        let targets = BenchTargets::load().expect("the targets can be read");
+        let results = repository_root().join(&targets.page.results);
+        let run = format!("{}#{}", results.display(), targets.page.runs[0]);
+        let mut runs = PublishedRuns::named(&run).expect("the run is there");
+        runs.remove(0).1.origin
+    }
+
+    #[test]
+    fn no_page_passes_for_a_result_that_is_not_signed_or_is_old() {
+        let origin = shown();
+        let now = origin.signed().and_then(origin::commits_since);
+        for page in make(false).expect("the pages can be made") {
+            let fault = origin.fault_of(&page.committed, now);
+            assert_eq!(fault, None, "{}", page.path.display());
         }
     }
 

@@ -1,11 +1,13 @@
 //! What a run leaves: every sample, and how it was made.
 
-use super::figures::{Figure, Figures, Spread};
+use super::fair::origin::DataOrigin;
+use super::fair::signs;
+use super::fair::spread::Spread;
+use super::figures::{Figure, Figures};
 use super::rows::Client;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::machine::{self, CPU_MIB};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// One row measured once.
@@ -29,10 +31,9 @@ pub struct BenchSample {
 /// All of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BenchRecord {
-    /// The command that made it.
-    pub command: String,
-    /// The machine in general terms, its settings, and those of the peers.
-    pub conditions: BTreeMap<String, String>,
+    /// Commit, date, command, conditions, load before.
+    #[serde(flatten)]
+    pub origin: DataOrigin,
     /// Whether the disk is a model.
     pub modelled: bool,
     /// MiB moved per row.
@@ -228,19 +229,8 @@ impl MarkReason {
     #[must_use]
     pub const fn sign(self) -> &'static str {
         match self {
-            Self::NotWarm => "\\*",
-            Self::LastRound => "†",
-        }
-    }
-
-    /// A sentence for below a table, with the sign.
-    #[must_use]
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::NotWarm => {
-                "\\* not warm: no two rounds in a row were within 5 % before it counted."
-            }
-            Self::LastRound => "† the last round contradicts the median.",
+            Self::NotWarm => signs::COLD,
+            Self::LastRound => signs::ASTRAY,
         }
     }
 }
@@ -269,7 +259,10 @@ pub(super) mod tests {
             }
         }
         BenchRecord {
-            command: "hayloft-lab bench".into(),
+            origin: DataOrigin {
+                command: "hayloft-lab bench".into(),
+                ..DataOrigin::default()
+            },
             mib: 4096,
             memory_limit_mib: 256,
             peers,

@@ -109,12 +109,20 @@ pub(super) fn joined(runs: impl IntoIterator<Item = BenchRecord>) -> Result<Benc
     Ok(whole)
 }
 
-/// Refuses one page of two runs whose connections or whose NameNode's answers cost something else.
+/// Refuses one page of runs of two commits, and of two whose connections or whose NameNode's
+/// answers cost something else.
 /// What a record does not name may be anything.
 fn same_conditions(first: &BenchRecord, other: &BenchRecord) -> Result<()> {
+    if let (Some(one), Some(another)) = (&first.origin.commit, &other.origin.commit)
+        && one != another
+    {
+        return Err(TestkitError::Talk(format!(
+            "these runs cannot share a page, one is of commit {one}, another of {another}"
+        )));
+    }
     for name in [congestion::CONDITION, EDITS] {
         let of = |record: &BenchRecord| {
-            let named = record.conditions.get(name).cloned();
+            let named = record.origin.conditions.get(name).cloned();
             named.or_else(|| before(name, record))
         };
         if let (Some(one), Some(another)) = (of(first), of(other))
@@ -180,9 +188,9 @@ mod tests {
                 continue; // A page, or the lab's.
             }
             for (name, record) in PublishedRuns::read(&file).expect("it can be read").runs {
-                let page = page::markdown(&record, &targets.targets);
+                let page = page::markdown(&record, &targets.targets, "");
                 // Earlier runs do not name it.
-                let named = record.conditions.contains_key(congestion::CONDITION);
+                let named = record.origin.conditions.contains_key(congestion::CONDITION);
                 assert_eq!(page.contains(congestion::CONDITION), named, "{name}");
                 shown += 1;
             }
@@ -195,7 +203,7 @@ mod tests {
         let of = |condition: &str, value: Option<&str>| {
             let mut record = BenchRecord::default();
             let pair = value.map(|value| (condition.to_owned(), value.to_owned()));
-            record.conditions.extend(pair);
+            record.origin.conditions.extend(pair);
             record
         };
         let tcp = |name| of(congestion::CONDITION, name);

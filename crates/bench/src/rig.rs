@@ -1,8 +1,9 @@
 //! The stage of a run: one NameNode, every peer's nodes beside each other, both clients.
 
 use super::BenchOptions;
+use super::fair::stock::{BLOCK_MIB, client_flags, jvm_flags};
 use super::names::NameNodeClient;
-use super::peers::{BEFORE, Peer, STOCK};
+use super::peers::{BEFORE, Peer};
 use super::trace::Tracer;
 use hayloft_testkit::cluster::Cluster;
 use hayloft_testkit::driver::Driver;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Block size of the files, bytes.
-pub(super) const BLOCK_BYTES: u64 = 128 << 20;
+pub(super) const BLOCK_BYTES: u64 = (BLOCK_MIB as u64) << 20;
 /// Read-ahead of the device, KiB, at least: what Hadoop's tuning guides ask for.
 const READAHEAD_KIB: u64 = 4096;
 /// Copies of each peer for pipelines.
@@ -91,7 +92,7 @@ impl Rig {
                 let volume = VolumeSpec::at(disk.path().join(format!("{name}-{copy}")));
                 let mut spec = NodeSpec::new(peer.kind).volumes(vec![volume]);
                 spec.conf = peer.conf.clone();
-                spec.jvm_flags = Some(options.jvm_flags.clone());
+                spec.jvm_flags = Some([jvm_flags(), options.jvm_flags.clone()].concat());
                 if name == BEFORE {
                     spec.binary.clone_from(&options.before);
                 }
@@ -105,7 +106,7 @@ impl Rig {
         let namenode = cluster.namenode(0).rpc();
         let names = NameNodeClient::new(&namenode)?;
         let driver = java
-            .then(|| cluster.driver_with_flags(vec!["-Xmx1g".into()]))
+            .then(|| cluster.driver_with_flags(client_flags()))
             .transpose()?;
         Ok(Self {
             driver,
@@ -269,18 +270,4 @@ fn room(options: &BenchOptions, dir: &Path, copies: usize) -> Result<()> {
         free >> 30,
         (wanted >> 30) + 1
     )))
-}
-
-/// The stock peer's settings beside the defaults, for the record.
-pub(super) fn stock_settings(seats: &[Seat]) -> Option<String> {
-    let seat = seats
-        .iter()
-        .find(|seat| seat.peer.name.starts_with(STOCK))?;
-    let pairs: Vec<String> = seat
-        .peer
-        .conf
-        .iter()
-        .map(|(k, v)| format!("{k}={v}"))
-        .collect();
-    Some(pairs.join(" "))
 }

@@ -23,6 +23,9 @@ pub enum BenchWorkload {
     Hflush,
     /// Files of 10 KB, created by four clients.
     SmallFiles,
+    /// The same by a client that asks again after 10 ms, not 400, when the NameNode refuses a
+    /// close.
+    PromptSmallFiles,
     /// One writer through a pipeline of three nodes.
     Replicated,
     /// The device by itself, and loopback TCP.
@@ -85,6 +88,7 @@ impl fmt::Display for BenchWorkload {
             Self::Mixed => f.write_str("mixed"),
             Self::Hflush => f.write_str("hflush"),
             Self::SmallFiles => f.write_str("small-files"),
+            Self::PromptSmallFiles => f.write_str("small-files-prompt"),
             Self::Replicated => f.write_str("replicated-3"),
             Self::Limits => f.write_str("limits"),
             Self::Start => f.write_str("start"),
@@ -118,6 +122,7 @@ impl BenchWorkload {
             Self::Mixed => "two writers and two cold readers".into(),
             Self::Hflush => "1 KB hflushed again and again beside 4 writers".into(),
             Self::SmallFiles => "files of 10 KB created by 4 clients".into(),
+            Self::PromptSmallFiles => "the same, refused closes repeated after 10 ms".into(),
             Self::Replicated => "one writer, replication 3".into(),
             Self::Limits => "the device by O_DIRECT, loopback TCP".into(),
             Self::Start => "start with many blocks (not in a run without --blocks)".into(),
@@ -129,7 +134,11 @@ impl BenchWorkload {
     pub const fn writes_only(self) -> bool {
         matches!(
             self,
-            Self::Write(_) | Self::Hflush | Self::SmallFiles | Self::Replicated
+            Self::Write(_)
+                | Self::Hflush
+                | Self::SmallFiles
+                | Self::PromptSmallFiles
+                | Self::Replicated
         )
     }
 
@@ -142,7 +151,10 @@ impl BenchWorkload {
     /// Whether it counts operations: their latency matters, not the bytes.
     #[must_use]
     pub const fn counts_operations(self) -> bool {
-        matches!(self, Self::Pread(_) | Self::Hflush | Self::SmallFiles)
+        matches!(
+            self,
+            Self::Pread(_) | Self::Hflush | Self::SmallFiles | Self::PromptSmallFiles
+        )
     }
 
     /// What of the raw device may bound it.
@@ -244,6 +256,11 @@ impl Stage {
             Self::ReadBack => (Client::Load, vec![BenchWorkload::ReadBack]),
             Self::Mixed => (Client::Load, vec![BenchWorkload::Mixed]),
             Self::Hflush => (Client::Load, vec![BenchWorkload::Hflush]),
+            // Of the clients the Java one alone lets its wait be set.
+            Self::SmallFiles(Client::Java) => (
+                Client::Java,
+                vec![BenchWorkload::SmallFiles, BenchWorkload::PromptSmallFiles],
+            ),
             Self::SmallFiles(client) => (client, vec![BenchWorkload::SmallFiles]),
             Self::Replicated(client) => (client, vec![BenchWorkload::Replicated]),
         };

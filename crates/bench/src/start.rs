@@ -1,5 +1,6 @@
 //! Start-up and memory with many blocks.
 
+use super::fair::stock::{client_flags, jvm_flags};
 use super::figures::Figure;
 use super::peers::{self, DEFAULT, STOCK};
 use super::record::{BenchRecord, BenchSample};
@@ -56,13 +57,16 @@ pub(super) fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Resul
         .conf("dfs.replication", 1)
         .conf("dfs.namenode.fs-limits.max-blocks-per-file", 1_000_000)
         .start()?;
-    let driver = cluster.driver_with_flags(vec!["-Xmx1g".into()])?;
-    cluster.node(0).set_jvm_flags(options.jvm_flags.clone());
+    let driver = cluster.driver_with_flags(client_flags())?;
+    cluster
+        .node(0)
+        .set_jvm_flags([jvm_flags(), options.jvm_flags.clone()].concat());
     let start = Instant::now();
     fill(options, &driver)?;
     let took = start.elapsed().as_secs_f64();
     (options.progress)(&format!("{} blocks written in {took:.0} s", options.blocks));
-    for round in 0..options.rounds {
+    // The first round does not count: it finds what the filling left in memory.
+    for round in 0..=options.rounds {
         for turn in 0..2 {
             let name = [STOCK, DEFAULT][(turn + round as usize) % 2];
             let peer = peers::peer(name, &options.define)?;
@@ -91,12 +95,14 @@ pub(super) fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Resul
                     workload: way.name().to_owned(),
                     client: Client::None,
                     peer: name.to_owned(),
-                    round,
+                    round: round.saturating_sub(1),
                     figures: figures.into_iter().collect(),
                     failed: None,
                 };
                 (options.progress)(&format!("{} of {name}: {figures:?}", way.name()));
-                record.samples.push(sample);
+                if round > 0 {
+                    record.samples.push(sample);
+                }
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Whether a run reaches the targets.
 
+use super::fair::stock::is_stock;
 use super::figures::Figure::{self, MemoryPeak, NodeCpu, Rate, SentRate};
 use super::limits::LIMIT;
-use super::peers::{self, NULL, STOCK};
+use super::peers::{NULL, STOCK};
 use super::record::BenchRecord;
 use super::rows::Client;
 use super::targets::{Against, BenchTarget, Want};
@@ -52,7 +53,7 @@ fn engines<'a>(
     let peers = record.peers.iter().map(String::as_str);
     peers.filter(move |&peer| match only {
         Some(only) => peer == only,
-        None => !peers::is_stock(peer) && peer != NULL && !peer.starts_with("plugin-"),
+        None => !is_stock(peer) && peer != NULL && !peer.starts_with("plugin-"),
     })
 }
 

@@ -247,8 +247,8 @@ impl Run<'_> {
             }
             BenchWorkload::Mixed => self.mixed(row, seat, dir, bytes / 4),
             BenchWorkload::Hflush => self.hflush(row, seat, dir, bytes / 4),
-            BenchWorkload::SmallFiles => {
-                self.measured(row, seat, |run| run.small_files(row.client, &nodes, dir))
+            BenchWorkload::SmallFiles | BenchWorkload::PromptSmallFiles => {
+                self.measured(row, seat, |run| run.small_files(row, &nodes, dir))
             }
             BenchWorkload::Limits | BenchWorkload::Start => {
                 Err(TestkitError::Talk(format!("{row} is not measured here")))

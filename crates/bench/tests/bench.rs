@@ -159,11 +159,19 @@ fn congestion(dir: &Path) -> Result<Outcome> {
     let path = dir.join("out/results.json");
     let text = std::fs::read_to_string(&path).map_err(TestkitError::file("reading", path))?;
     let record = BenchRecord::from_json(&text)?;
-    let named = record.conditions.get(CONDITION).map(String::as_str);
+    let named = record.origin.conditions.get(CONDITION).map(String::as_str);
     expect_eq("what the run had", named, Some(other))?;
     expect(
-        record.command.contains(&format!("--congestion {other}")),
-        || format!("the recorded command lacks the option: {}", record.command),
+        record
+            .origin
+            .command
+            .contains(&format!("--congestion {other}")),
+        || {
+            format!(
+                "the recorded command lacks the option: {}",
+                record.origin.command
+            )
+        },
     )?;
     let rate = record.values("write-1", Client::Load, "posix", Figure::Rate);
     expect(rate.len() == 1, || {

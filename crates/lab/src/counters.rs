@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use hayloft_bench::fair::counters::waited_s;
+
 use super::describe::Description;
 use super::net;
 use hayloft_testkit::procfs;
@@ -22,16 +24,6 @@ pub(super) struct CpuTicks {
     pub low: u64,
     /// Everything.
     pub all: u64,
-}
-
-/// Sectors read and written, and milliseconds busy.
-pub(super) fn device_counters(device: &str) -> (u64, u64, u64) {
-    let text = std::fs::read_to_string(format!("/sys/block/{device}/stat")).unwrap_or_default();
-    let field = |at: usize| {
-        let field = text.split_whitespace().nth(at);
-        field.and_then(|n| n.parse().ok()).unwrap_or(0)
-    };
-    (field(2), field(6), field(9))
 }
 
 /// Bytes received and sent by the link of the host on which `pid` runs. Of several links, the most
@@ -75,6 +67,14 @@ pub(super) fn cpu_counters() -> CpuTicks {
         low,
         all,
     }
+}
+
+/// Shares of all processors between two looks: at ordinary priority, and at a lower one.
+#[expect(clippy::cast_precision_loss, reason = "shares for people")]
+pub(super) fn cpu_shares(before: CpuTicks, now: CpuTicks) -> (f64, f64) {
+    let all = now.all.saturating_sub(before.all).max(1) as f64;
+    let share = |a: u64, b: u64| b.saturating_sub(a) as f64 / all;
+    (share(before.busy, now.busy), share(before.low, now.low))
 }
 
 /// Processor time of a host's processes so far, seconds.
@@ -164,7 +164,7 @@ impl HostClocks {
         let usage = procfs::usage(pid).ok()?;
         let time = HostTime {
             used: usage.user_s + usage.system_s,
-            waited: waited(pid),
+            waited: waited_s(pid),
         };
         Some((host, time))
     }
@@ -204,19 +204,6 @@ pub(super) fn waited_share(used: f64, waited: f64) -> f64 {
     } else {
         0.0
     }
-}
-
-/// Seconds that the threads of a process have waited for a processor; 0 where the kernel does not
-/// say.
-fn waited(pid: u32) -> f64 {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let seconds = |task: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        let nanos: f64 = text.split_whitespace().nth(1)?.parse().ok()?;
-        Some(nanos / 1e9)
-    };
-    let tasks = tasks.into_iter().flatten().flatten();
-    tasks.filter_map(seconds).sum()
 }
 
 /// Replicas being written: data files in the `rbw` directories of a volume.

@@ -5,7 +5,8 @@
 //! [`up`] starts the processes and takes everything down again, [`sample`] watches disks, links and
 //! processors while [`workload`] lets clients write and read, [`report`] says what happened, YARN
 //! runs on the hosts when an experiment wants it,
-//! [`experiments`] are those of the papers, one file each.
+//! [`experiments`] are those of the papers, one file each, [`runner`] carries them out, and
+//! [`published`] has the page of the published ones.
 //!
 //! Needs root, network namespaces, and for modelled disks FUSE and loop devices; [`missing`] says
 //! which of these a machine lacks.
@@ -17,7 +18,9 @@ pub mod experiments;
 mod mapped;
 pub mod net;
 mod phase;
+pub mod published;
 pub mod report;
+pub mod runner;
 mod running;
 pub mod sample;
 mod state;

@@ -1,14 +1,14 @@
 //! What one phase of a workload gave, and what limited it.
 
+use hayloft_bench::fair::limit::Shares;
+use hayloft_bench::fair::spread::Spread;
 use serde::Serialize;
 
 use super::counters;
+use super::describe::Description;
 use super::disks::DiskCounters;
+use super::runner::record::PeerFigures;
 use super::sample::Sample;
-
-/// Clients and nodes that wait for a processor for a smaller share of the time in which they could
-/// go on are not held up by it.
-pub(super) const WAITED_LITTLE: f64 = 0.2;
 
 /// What one phase of one round gave.
 #[derive(Clone, Debug, Serialize)]
@@ -64,8 +64,6 @@ pub(super) fn describe(phase: &mut WorkloadPhase, samples: &[Sample]) {
     phase.link_mbs = (0..first.links_mbs.len())
         .map(|at| mean(&|s: &Sample| s.links_mbs[at]))
         .fold(0.0, f64::max);
-    phase.cpu = mean(&|s: &Sample| s.cpu);
-    phase.cpu_low = mean(&|s: &Sample| s.cpu_low);
     let active = seen.iter().filter(|sample| sample.is_active()).count();
     let conflicts = seen.iter().filter(|sample| sample.is_conflict()).count();
     phase.conflicts = conflicts as f64 / active.max(1) as f64;
@@ -78,35 +76,63 @@ impl WorkloadPhase {
         self.host_cpu_s.iter().sum()
     }
 
-    /// Share of the time in which clients and nodes wanted a processor and waited for one, 0 to 1:
-    /// what tells whether processors were the limit, whichever process used them.
+    /// Seconds that it took.
     #[must_use]
-    pub fn waited(&self) -> f64 {
-        counters::waited_share(self.cpu_s(), self.host_waited_s.iter().sum())
+    pub fn seconds(&self) -> f64 {
+        self.span.1 - self.span.0
     }
 
-    /// What limited this phase, as far as the figures tell. Processors that others kept busy were
-    /// no limit as long as clients and nodes got one nearly whenever they wanted.
+    /// Share of the wall time in which threads of clients and nodes waited for a processor, all
+    /// threads together.
     #[must_use]
-    pub fn limit(&self, link_mbit: u32) -> &'static str {
-        let link = self.link_mbs * 8.0 / f64::from(link_mbit);
-        let disk = self.disk_busy.iter().copied().fold(0.0, f64::max);
-        let told = self.host_waited_s.iter().any(|waited| *waited > 0.0);
-        let processors = if told && self.waited() < WAITED_LITTLE {
-            0.0
-        } else {
-            self.cpu
-        };
-        let most = [
-            ("processors", processors),
-            ("a link", link),
-            ("a disk", disk),
-        ];
-        let most = most.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-        match most {
-            Some((what, share)) if share > 0.8 => what,
-            _ => "none above 80 %",
+    pub fn waited(&self) -> f64 {
+        self.host_waited_s.iter().sum::<f64>() / self.seconds().max(1e-9)
+    }
+
+    /// Utilisation of each disk: by the account of modelled ones, else by the kernel's.
+    fn disks(&self) -> Vec<f64> {
+        if self.model.is_empty() {
+            return self.disk_busy.clone();
         }
+        self.model.iter().map(|disk| disk.utilisation).collect()
+    }
+
+    /// What was in use meanwhile.
+    #[must_use]
+    pub fn shares(&self, described: &Description) -> Shares {
+        let most = |all: Vec<f64>| all.into_iter().reduce(f64::max);
+        let storage = described.hosts().zip(&self.host_cpu_s);
+        let storage = storage.filter(|((_, host), _)| !host.client && !host.nodes.is_empty());
+        let used = storage.map(|(_, seconds)| seconds / self.seconds().max(1e-9));
+        Shares {
+            cpu: Some(self.cpu),
+            waited: Some(self.waited()),
+            disk: most(self.disks()),
+            link: Some(self.link_mbs * 8.0 / f64::from(described.network.link_mbit)),
+            peer: most(used.collect()),
+        }
+    }
+
+    /// Everything that was measured, by name.
+    #[must_use]
+    pub fn figures(&self, described: &Description) -> PeerFigures {
+        let shares = self.shares(described);
+        let held_up = counters::waited_share(self.cpu_s(), self.host_waited_s.iter().sum());
+        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+        let late = self.model.iter().map(|disk| disk.late).sum::<u64>() as f64;
+        PeerFigures::of([
+            ("mbs", self.mbs),
+            ("seconds", self.seconds()),
+            ("conflicts", self.conflicts),
+            ("late", late),
+            ("held_up", held_up),
+        ])
+        .with_some("disks", Spread::of(self.disks()).map(|disks| disks.median))
+        .with_some("cpu", shares.cpu)
+        .with_some("waited", shares.waited)
+        .with_some("disk_busy", shares.disk)
+        .with_some("link", shares.link)
+        .with_some("peer", shares.peer)
     }
 }
 
@@ -135,10 +161,28 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn busy_processors_are_the_limit_only_for_those_who_wait() {
-        assert_eq!(phase(0.95, 1.0, 1.0).limit(100), "processors");
-        assert_eq!(phase(0.95, 1.0, 0.1).limit(100), "a disk", "others' work");
-        assert_eq!(phase(0.95, 1.0, 0.0).limit(100), "processors", "not told");
-        assert_eq!(phase(0.50, 1.0, 1.0).limit(100), "a disk");
+    fn a_phase_tells_what_limited_it_by_shares_of_its_time() {
+        use hayloft_bench::fair::limit::Limit;
+        let hosts = vec![crate::describe::HostSpec::client("c0")];
+        let described = Description::one_rack("p", "stock", 100, hosts);
+        let limit = |of: &WorkloadPhase| of.shares(&described).limit();
+        assert_eq!(limit(&phase(0.95, 1.0, 0.0)), Limit::Processor);
+        assert_eq!(
+            limit(&phase(0.50, 1.0, 0.06)),
+            Limit::Processor,
+            "they waited"
+        );
+        assert_eq!(limit(&phase(0.50, 1.0, 0.04)), Limit::Disk);
+        let link = WorkloadPhase {
+            disk_busy: vec![0.5],
+            link_mbs: 11.0,
+            ..phase(0.5, 1.0, 0.0)
+        };
+        assert_eq!(limit(&link), Limit::Link);
+        let figures = phase(0.5, 3.0, 0.04).figures(&described);
+        assert_eq!(figures.get("seconds"), Some(1.0));
+        assert_eq!(figures.get("disk_busy"), Some(0.85));
+        let held_up = figures.get("held_up").expect("told");
+        assert!((held_up - 0.04 / 3.04).abs() < 1e-9);
     }
 }

@@ -1,25 +1,14 @@
 //! What a run gave, as a table and as plots.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
+use hayloft_bench::fair::spread::Spread;
+use hayloft_bench::fair::table::MarkdownTable;
 use plotters::prelude::*;
-use serde::Serialize;
 
 use super::describe::Description;
-use super::experiments::scaling::ExperimentRow;
 use super::workload::{WHATS, WorkloadOutcome, WorkloadPhase};
 use hayloft_testkit::error::{Result, TestkitError};
-
-/// Middle of the values (the upper one of two), lowest and highest.
-#[must_use]
-pub fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
-    values.sort_by(f64::total_cmp);
-    match values.as_slice() {
-        [] => (0.0, 0.0, 0.0),
-        all => (all[all.len() / 2], all[0], all[all.len() - 1]),
-    }
-}
 
 /// The phases of one kind.
 pub fn phases<'a>(
@@ -35,55 +24,53 @@ pub fn phases<'a>(
 /// A table of what a run gave, in Markdown.
 #[must_use]
 pub fn table(described: &Description, outcome: &WorkloadOutcome) -> String {
-    let mut text = String::from(
-        "| | MB/s, all clients | a client | conflicts | disks busy | busiest link | processors \
-            (others) | waited for one | limited by |\n|---|---|---|---|---|---|---|---|---|\n",
-    );
+    let mut table = MarkdownTable::new(&[
+        "",
+        "MB/s, all clients",
+        "a client",
+        "conflicts",
+        "disks busy, %",
+        "busiest link, MB/s",
+        "processors (others)",
+        "waited for one",
+        "limited by",
+    ]);
     for what in WHATS {
         let all: Vec<&WorkloadPhase> = phases(outcome, what).collect();
-        if all.is_empty() {
+        let Some(middle) = all.get(all.len() / 2) else {
             continue;
-        }
-        let of =
-            |f: &dyn Fn(&WorkloadPhase) -> f64| spread(all.iter().map(|phase| f(phase)).collect());
-        let (mbs, low, high) = of(&|p| p.mbs);
-        let clients = spread(
-            all.iter()
-                .flat_map(|p| p.client_mbs.iter().copied())
-                .collect(),
-        );
-        let busy = spread(
-            all.iter()
-                .flat_map(|p| p.disk_busy.iter().copied())
-                .collect(),
-        );
-        let percent = |share: f64| share * 100.0;
-        let _ = writeln!(
-            text,
-            "| {what} | {mbs:.1} ({low:.1} to {high:.1}) | {:.1} ({:.1} to {:.1}) | {:.0} % | \
-                {:.0} % ({:.0} to {:.0}) | {:.1} MB/s | {:.0} % ({:.0} %) | {:.0} % | {} |",
-            clients.0,
-            clients.1,
-            clients.2,
-            percent(of(&|p| p.conflicts).0),
-            percent(busy.0),
-            percent(busy.1),
-            percent(busy.2),
-            of(&|p| p.link_mbs).0,
-            percent(of(&|p| p.cpu).0),
-            percent(of(&|p| p.cpu_low).0),
-            percent(of(&WorkloadPhase::waited).0),
-            all[all.len() / 2].limit(described.network.link_mbit),
-        );
+        };
+        let spread = |values: Vec<f64>| Spread::of(values).unwrap_or_default();
+        let of = |f: &dyn Fn(&WorkloadPhase) -> f64| spread(all.iter().map(|p| f(p)).collect());
+        let each = |f: &dyn Fn(&WorkloadPhase) -> Vec<f64>| {
+            spread(all.iter().flat_map(|p| f(p)).collect()).text()
+        };
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        let busy = |p: &WorkloadPhase| p.disk_busy.iter().map(|busy| busy * 100.0).collect();
+        table.row(&[
+            what.to_owned(),
+            of(&|p| p.mbs).text(),
+            each(&|p| p.client_mbs.clone()),
+            percent(of(&|p| p.conflicts).median),
+            each(&busy),
+            of(&|p| p.link_mbs).median_text(),
+            format!(
+                "{} ({})",
+                percent(of(&|p| p.cpu).median),
+                percent(of(&|p| p.cpu_low).median)
+            ),
+            percent(of(&WorkloadPhase::waited).median),
+            middle.shares(described).limit().name().to_owned(),
+        ]);
     }
+    let mut text = table.text().unwrap_or_default();
     text.push_str(
         "\nMedian (lowest to highest). Conflicts: share of the time in which two \
         streams were on one disk while another had none.\n",
     );
     text.push_str(
         "Processors: in use; in brackets what programs of a lower priority took besides. \
-        Waited: of the time in which clients and nodes could have gone on, the share in which \
-        they had no processor.\n",
+        Waited: threads of clients and nodes for a processor, all together, of the time.\n",
     );
     if described.modelled() {
         text.push_str("Disks are modelled hard disks, not real ones.\n");
@@ -159,18 +146,12 @@ fn draw(
     Ok(())
 }
 
-/// Writes an experiment's page and, as JSON, what it is made of into `dir`.
+/// Writes a file into `dir`, which is made.
 ///
 /// # Errors
-/// When a file cannot be written.
-pub fn save_page(dir: &Path, page: &str, name: &str, data: &impl Serialize) -> Result<()> {
-    let raw = serde_json::to_string_pretty(data)
-        .map_err(|e| TestkitError::Talk(format!("writing {name} as JSON: {e}")))?;
-    save(dir, name, &raw)?;
-    save(dir, "README.md", page)
-}
-
-fn save(dir: &Path, name: &str, text: &str) -> Result<()> {
+/// When it cannot be written.
+pub(crate) fn save(dir: &Path, name: &str, text: &str) -> Result<()> {
+    std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
     let path = dir.join(name);
     std::fs::write(&path, text).map_err(TestkitError::file("writing", path))
 }
@@ -185,7 +166,6 @@ pub fn write(
     command: &str,
     dir: &Path,
 ) -> Result<()> {
-    std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
     let save = |name: &str, text: &str| save(dir, name, text);
     save("testbed.toml", &described.to_toml())?;
     let page = format!(
@@ -200,36 +180,33 @@ pub fn write(
     plot(described, outcome, &dir.join("disks.svg"))
 }
 
-/// Draws a rate against the number of clients, a line an arrangement, with what linear growth of
-/// the best with the fewest clients would be (SVG).
+/// A line of a plot: its name and points.
+type Line = (String, Vec<(f64, f64)>);
+
+/// Draws MB/s against a number of clients, a line a peer, with what linear growth of the best with
+/// the fewest would be (SVG).
 ///
 /// # Errors
 /// [`TestkitError::Talk`] when the file cannot be written.
-pub fn plot_scaling(
-    title: &str,
-    rows: &[ExperimentRow],
-    of: fn(&ExperimentRow) -> f64,
-    path: &Path,
-) -> Result<()> {
-    draw_scaling(title, rows, of, path)
+pub fn plot_lines(title: &str, lines: &[Line], path: &Path) -> Result<()> {
+    draw_lines(title, lines, path)
         .map_err(|e| TestkitError::Talk(format!("drawing {}: {e}", path.display())))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a few clients")]
-fn draw_scaling(
+fn draw_lines(
     title: &str,
-    rows: &[ExperimentRow],
-    of: fn(&ExperimentRow) -> f64,
+    lines: &[Line],
     path: &Path,
 ) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let most = rows.iter().map(|row| row.clients).max().unwrap_or(1) as f64;
-    let fewest = rows.iter().map(|row| row.clients).min().unwrap_or(1) as f64;
-    let single = rows
-        .iter()
-        .filter(|row| row.clients as f64 <= fewest)
-        .map(|row| of(row) / fewest)
-        .fold(0.0, f64::max);
-    let top = rows.iter().map(of).fold(single * most, f64::max).max(1.0);
+    let points = || lines.iter().flat_map(|(_, points)| points);
+    let most = points().map(|(x, _)| *x).fold(1.0, f64::max);
+    let fewest = points().map(|(x, _)| *x).fold(most, f64::min);
+    let first = points().filter(|(x, _)| *x <= fewest);
+    let single = first.map(|(_, y)| y / fewest).fold(0.0, f64::max);
+    let top = points()
+        .map(|(_, y)| *y)
+        .fold(single * most, f64::max)
+        .max(1.0);
     let root = SVGBackend::new(path, (760, 460)).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
@@ -248,16 +225,12 @@ fn draw_scaling(
         .draw_series(LineSeries::new(ends, BLACK.mix(0.4)))?
         .label("linear")
         .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], BLACK.mix(0.4)));
-    let mut arrangements: Vec<&str> = rows.iter().map(|row| row.arrangement.as_str()).collect();
-    arrangements.sort_unstable();
-    arrangements.dedup();
-    for (at, arrangement) in arrangements.into_iter().enumerate() {
+    for (at, (name, points)) in lines.iter().enumerate() {
         let color = Palette99::pick(at).to_rgba();
-        let mine = rows.iter().filter(|row| row.arrangement == arrangement);
-        let points: Vec<(f64, f64)> = mine.map(|row| (row.clients as f64, of(row))).collect();
+        let line = LineSeries::new(points.iter().copied(), color.stroke_width(2));
         chart
-            .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(3))?
-            .label(arrangement)
+            .draw_series(line.point_size(3))?
+            .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color));
     }
     chart

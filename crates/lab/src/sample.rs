@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
-use super::counters::{CpuTicks, cpu_counters, device_counters, link_counters, streams, writers};
+use hayloft_bench::fair::counters::device as device_counters;
+
+use super::counters::{CpuTicks, cpu_counters, cpu_shares, link_counters, streams, writers};
 use super::up::Testbed;
 use hayloft_testkit::error::{Result, TestkitError};
 
@@ -247,14 +249,13 @@ fn between(before: &Counters, now: &Counters, seconds: f64) -> Sample {
         });
     let links = before.links.iter().zip(&now.links);
     let links = links.map(|(a, b)| per_second(a.0, b.0).max(per_second(a.1, b.1)) / 1e6);
-    let all = now.cpu.all.saturating_sub(before.cpu.all).max(1) as f64;
-    let share = |a: u64, b: u64| b.saturating_sub(a) as f64 / all;
+    let (cpu, cpu_low) = cpu_shares(before.cpu, now.cpu);
     Sample {
         at: 0.0,
         disks: disks.collect(),
         links_mbs: links.collect(),
-        cpu: share(before.cpu.busy, now.cpu.busy),
-        cpu_low: share(before.cpu.low, now.cpu.low),
+        cpu,
+        cpu_low,
     }
 }
 

@@ -15,9 +15,8 @@ use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::{Hadoop, Jvm, placement_jar};
-use hayloft_testkit::modelled::MEDIA;
 use hayloft_testkit::namenode::{NameNode, NameNodeSite, START_LIMIT};
-use hayloft_testkit::node::{Kind, Node, NodeSite, NodeSpec, VirtualSite, VolumeSpec};
+use hayloft_testkit::node::{Kind, Node, NodeSite, VirtualSite, VolumeSpec};
 use hayloft_testkit::place::Place;
 
 const RPC_PORT: u16 = 8020;
@@ -245,9 +244,6 @@ impl Testbed {
                 self.topology_file().display(),
             );
         }
-        if self.described.modelled() {
-            conf.set(MEDIA.0, MEDIA.1);
-        }
         for (key, value) in &self.described.conf {
             conf.set(key, value);
         }
@@ -336,15 +332,8 @@ impl Testbed {
             dir,
         };
         let volumes = dirs.into_iter().map(VolumeSpec::at).collect();
-        let mut spec = NodeSpec::new(node.kind())
-            .volumes(volumes)
-            .virtual_nodes(sites);
-        for (key, value) in &node.conf {
-            spec.conf.set(key, value);
-        }
-        // Compilers and collector as they come: it is measured.
-        let flags = ["-Xmx256m", "-Djava.net.preferIPv4Stack=true"];
-        spec.jvm_flags = Some(flags.map(String::from).to_vec());
+        let spec = node.spec(self.described.sync_on_close);
+        let spec = spec.volumes(volumes).virtual_nodes(sites);
         let node = Node::new(&self.hadoop, site, spec)?;
         let namespace = net::namespace(&self.described.name, &host.name);
         let host = (host.name.clone(), namespace);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 
-use super::counters::HostClocks;
+use super::counters::{HostClocks, cpu_counters, cpu_shares};
 use super::describe::WorkloadSpec;
 use super::disks::Mounted;
 pub use super::phase::WorkloadPhase;
@@ -276,9 +276,11 @@ pub(super) fn observe(
     disks().for_each(Mounted::forget_seen);
     let mut clocks = HostClocks::of(testbed.described());
     let before = clocks.look();
+    let ticks = cpu_counters();
     let from = watch.now();
     let moved = clocks.look_during(work)?;
     let to = watch.now();
+    let (cpu, cpu_low) = cpu_shares(ticks, cpu_counters());
     let after = clocks.look();
     let times = || before.iter().zip(&after);
     let bytes = moved.iter().map(|m| m.bytes).sum();
@@ -291,8 +293,8 @@ pub(super) fn observe(
         disk_busy: Vec::new(),
         conflicts: 0.0,
         link_mbs: 0.0,
-        cpu: 0.0,
-        cpu_low: 0.0,
+        cpu,
+        cpu_low,
         host_cpu_s: times().map(|(a, b)| b.used - a.used).collect(),
         host_waited_s: times().map(|(a, b)| b.waited - a.waited).collect(),
         bytes,

@@ -284,9 +284,7 @@ fn mapped() -> Result<Outcome> {
     wanted.racks[0].hosts[0] = with_disk.racks[0].hosts[0].clone();
     wanted.network.link_mbit = 400;
     // Through the page cache, as nodes write to disks that rotate, it would not be touched yet.
-    wanted
-        .conf
-        .insert("dfs.datanode.synconclose".into(), "true".into());
+    wanted.sync_on_close = true;
     let dir = tempfile::tempdir().map_err(TestkitError::file("making", "a directory"))?;
     up::down(name, dir.path())?;
     let testbed = Testbed::up(wanted, dir.path(), false, &mut |_| {})?;

@@ -1,47 +1,45 @@
 //! `hayloft-lab experiment`.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::{Duration, UNIX_EPOCH};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::UNIX_EPOCH;
 
 use clap::Args;
-use hayloft_lab::experiments::fscost::FSCOST;
-use hayloft_lab::experiments::layouts::{LAYOUTS, SCALING};
-use hayloft_lab::experiments::one_disk::DiskExperiment;
-use hayloft_lab::experiments::pairs::PAIRS;
-use hayloft_lab::experiments::{
-    DISK_EXPERIMENTS, EXPERIMENT_NAMES, ExperimentOptions, degraded, dfsio, domains, durability,
-    netblock, parity, pfs, super_node,
-};
-use hayloft_testkit::TestkitError;
+use hayloft_lab::experiments::EXPERIMENTS;
+use hayloft_lab::published::PublishedFigures;
+use hayloft_lab::runner::Experiment;
+use hayloft_lab::runner::options::ExperimentOptions;
 
 use super::place::PlaceArgs;
 use super::steps::Steps;
-use crate::error::LabError;
+use crate::error::{FINDING, LabError, USAGE};
 
 /// `hayloft-lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which: pairs, layouts, scaling, dfsio, domains, super, parity, degraded, netblock, pfs,
+    /// Which, or all: pairs, layouts, scaling, dfsio, domains, super, parity, degraded, netblock, pfs,
     /// durability, native, streams, fscost, virtual-disks, hadiofs.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
     /// Where tables, plots and raw data go.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", overrides_with = "out")]
     out: PathBuf,
-    /// Rounds of every step.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
-    rounds: u16,
-    /// MiB that each client or stream writes and reads [default: 192; of `native` 1024, `fscost`
-    /// 4096, `streams`, `virtual-disks` and `hadiofs` 256, `pfs` 32].
+    /// One round of little data: whether it works, no result.
+    #[arg(long)]
+    quick: bool,
+    /// Rounds that count [default: 3; of `native`, `streams`, `dfsio` 5, `domains`, `durability` 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: Option<u16>,
+    /// MiB that each client or stream writes and reads [default: 192; of `native`, `streams`,
+    /// `fscost` 4096, `virtual-disks`, `hadiofs` 1024, `pfs` 32].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=65536))]
     mib: Option<u32>,
-    /// Largest number of clients and nodes.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=8))]
-    largest: u16,
+    /// Largest number of clients and nodes [default: 8, quick 2].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=8))]
+    largest: Option<u16>,
     /// Whose storage nodes.
-    #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache"])]
+    #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache", "apache-behind"])]
     kind: String,
     /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`, `pfs`: 100, of
     /// `super` 160].
@@ -50,24 +48,31 @@ pub struct ExperimentArgs {
     /// Hadoop properties of every process, over those of the experiment.
     #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = property)]
     conf: Vec<(String, String)>,
-    /// Blocks of `domains`.
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(8..=100_000))]
-    blocks: u64,
-    /// Seconds that clients of `durability` write before a power cut; before other events a third.
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(12..=3600))]
-    seconds: u64,
+    /// Blocks of `domains` [default: 2000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(8..=100_000))]
+    blocks: Option<u64>,
+    /// Seconds that clients of `durability` write before a power cut; before other events a third
+    /// [default: 60].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(12..=3600))]
+    seconds: Option<u64>,
     /// Parts, separated by commas: of `pfs` read-sizes, layouts, memory, loss, jobs; of `super`
-    /// jobs, beside [default: all].
+    /// jobs, beside; of `durability` ext4, XFS [default: all].
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
     part: Vec<String>,
+    /// Also add the run to this file of published ones, such as
+    /// bench/results/0.1.0/experiments.json.
+    #[arg(long, value_name = "FILE")]
+    add_to: Option<PathBuf>,
     /// Seed of `durability` [default: another each time].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
 
-/// Links slower than the disks: a copy in the client's own host is worth something, as in the
-/// paper.
-const LAYOUTS_LINK_MBIT: u32 = 100;
+/// What `--quick` takes.
+const QUICK_MIB: u32 = 16;
+const QUICK_LARGEST: usize = 2;
+const QUICK_BLOCKS: u64 = 80;
+const QUICK_SECONDS: u64 = 12;
 
 fn property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -78,158 +83,120 @@ fn property(text: &str) -> Result<(String, String), String> {
 
 pub fn run(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
     let name = args.name.as_str();
-    if !EXPERIMENT_NAMES.iter().any(|(known, _)| *known == name) {
-        let known = EXPERIMENT_NAMES.map(|(name, about)| format!("\n  {name}: {about}"));
+    if name == "all" {
+        return all(args);
+    }
+    let Some(experiment) = EXPERIMENTS.iter().find(|one| one.name == name) else {
+        let known =
+            EXPERIMENTS.map(|one| format!("\n  {}: {} ({})", one.name, one.question, one.from()));
         return Err(LabError::new(
             format!("there is no experiment {name}"),
             "hayloft-lab experiment",
             &format!("choose one of:{}", known.concat()),
         ));
-    }
-    if !args.part.is_empty() && !in_parts(name) {
+    };
+    if !args.part.is_empty() && experiment.parts.is_empty() {
         return Err(LabError::new(
             format!("the experiment {name} has no parts"),
             "hayloft-lab experiment",
             "leave --part out",
         ));
     }
-    let of_one_disk = of_one_disk(name);
-    if name == durability::NAME || name == FSCOST.name {
+    if OWN_MOUNTS.contains(&name) {
         // However it ends, the kernel then unmounts the disks. Not with a modelled disk: its
         // process might be the last in the namespace, and would wait for itself.
         hayloft_testkit::mounts::in_own_namespace();
     }
-    std::fs::create_dir_all(&args.out).map_err(TestkitError::file("creating", &args.out))?;
-    let command = |arguments: String| format!("hayloft-lab experiment {name} {arguments}");
+    let options = options(args, experiment);
+    let command = command(args, &options);
     let work = args.place.all().join(name);
-    let places = (work.as_path(), args.out.as_path());
-    let options = options(args);
     let mut steps = Steps::new();
     let tell = &mut |what: &str| steps.tell(what);
-    let page = match name {
-        domains::NAME => {
-            let command = command(format!("--blocks {}", args.blocks));
-            domains::run(args.blocks, "Hayloft", &command, places, tell)
-        }
-        netblock::NAME
-        | dfsio::NAME
-        | parity::NAME
-        | degraded::NAME
-        | super_node::NAME
-        | pfs::NAME => {
-            let (rounds, mib, link) = (args.rounds, options.mib, options.link_mbit);
-            let mut arguments = format!("--rounds {rounds} --mib {mib} --link-mbit {link}");
-            if in_parts(name) {
-                arguments += &format!(" --largest {}{}", args.largest, parts(args));
-            }
-            if name == super_node::NAME {
-                arguments += &defined(args);
-            }
-            let command = command(arguments);
-            match name {
-                dfsio::NAME => dfsio::run(&options, &command, places, tell),
-                degraded::NAME => degraded::run(&options, &command, places, tell),
-                parity::NAME => parity::run(&options, &command, places, tell),
-                super_node::NAME => super_node::run(&options, &args.part, &command, places, tell),
-                pfs::NAME => pfs::run(&options, &args.part, &command, places, tell),
-                _ => netblock::run(&options, &command, places, tell),
-            }
-        }
-        durability::NAME => {
-            let options = durability_options(args);
-            let command = command(format!(
-                "--rounds {} --seconds {} --seed {}",
-                args.rounds, args.seconds, options.seed
-            ));
-            durability::run(&options, &command, &args.out, tell)
-        }
-        _ => match of_one_disk {
-            Some(experiment) => {
-                let arguments = format!("--rounds {} --mib {}", args.rounds, options.mib);
-                let command = command(arguments + &defined(args));
-                experiment.run(&options, &command, places, tell)
-            }
-            None => {
-                let mut growing = [PAIRS, LAYOUTS, SCALING].into_iter();
-                let experiment = growing.find(|one| one.name == name).unwrap_or(PAIRS);
-                let arguments = format!(
-                    "--rounds {} --mib {} --largest {} --kind {} --link-mbit {}",
-                    args.rounds, options.mib, args.largest, args.kind, options.link_mbit
-                );
-                let command = command(arguments + &defined(args));
-                experiment.run(&options, &command, places, tell)
-            }
-        },
-    }?;
+    let chosen = (&options, args.part.as_slice());
+    let (page, record) = experiment.run(chosen, &command, (&work, &args.out), tell)?;
     drop(steps);
+    if let Some(file) = &args.add_to {
+        PublishedFigures::add(file, name, record)?;
+    }
     println!("{page}");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether parts of an experiment can be run alone.
-fn in_parts(name: &str) -> bool {
-    [super_node::NAME, pfs::NAME].contains(&name)
+/// Every experiment by a process of its own, with the same choices and a directory below `--out`.
+/// What lacks something on this machine says so, and is no failure.
+fn all(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
+    let program = std::env::current_exe().map_err(LabError::file("find", Path::new("this")))?;
+    let (mut lacking, mut failed) = (Vec::new(), Vec::new());
+    for Experiment { name, .. } in EXPERIMENTS {
+        let out = args.out.join(name);
+        let words = std::env::args_os().skip(1);
+        let words = words.map(|word| if word == "all" { name.into() } else { word });
+        let mut command = Command::new(&program);
+        // Of an option that is given twice the last one counts.
+        command.args(words).arg("--out").arg(out);
+        let status = command
+            .status()
+            .map_err(LabError::file("start", &program))?;
+        match status.code() {
+            Some(0) => {}
+            Some(code) if code == i32::from(USAGE) => lacking.push(name),
+            _ => failed.push(name),
+        }
+    }
+    eprintln!(
+        "did not begin: {}; failed: {}",
+        lacking.join(", "),
+        failed.join(", ")
+    );
+    Ok(ExitCode::from(if failed.is_empty() { 0 } else { FINDING }))
 }
 
-/// The experiment of that name, if it is one with the disk of one machine.
-fn of_one_disk(name: &str) -> Option<DiskExperiment> {
-    DISK_EXPERIMENTS.into_iter().find(|one| one.name == name)
+/// Experiments with disks of their own that are no modelled ones.
+const OWN_MOUNTS: [&str; 2] = ["durability", "fscost"];
+
+/// The command with every choice, also those by default, so that it can be given again.
+fn command(args: &ExperimentArgs, options: &ExperimentOptions) -> String {
+    let mut text = format!(
+        "hayloft-lab experiment {} --rounds {} --mib {} --largest {} --kind {} --link-mbit {}",
+        args.name, options.rounds, options.mib, options.largest, options.kind, options.link_mbit
+    );
+    match args.name.as_str() {
+        "domains" => text += &format!(" --blocks {}", options.blocks),
+        "durability" => text += &format!(" --seconds {} --seed {}", options.seconds, options.seed),
+        _ => {}
+    }
+    for part in &args.part {
+        text += &format!(" --part {part}");
+    }
+    for (key, value) in &args.conf {
+        text += &format!(" -D {key}={value}");
+    }
+    text
 }
 
-/// The parts that the command names, as a part of it.
-fn parts(args: &ExperimentArgs) -> String {
-    let part = |part: &String| format!(" --part {part}");
-    args.part.iter().map(part).collect()
-}
-
-/// The properties of the command, as its end.
-fn defined(args: &ExperimentArgs) -> String {
-    let property = |(key, value): &(String, String)| format!(" -D {key}={value}");
-    args.conf.iter().map(property).collect()
-}
-
-fn options(args: &ExperimentArgs) -> ExperimentOptions {
-    let mut options = ExperimentOptions {
-        rounds: usize::from(args.rounds),
-        largest: usize::from(args.largest),
-        kind: args.kind.clone(),
-        ..ExperimentOptions::default()
-    };
-    if let Some(experiment) = of_one_disk(&args.name) {
-        options.mib = experiment.mib;
-        // Nodes as users have them: the clock stops at the disk whenever they sync.
-        options.conf.clear();
-    }
-    if args.name == pfs::NAME {
-        (options.mib, options.link_mbit) = (pfs::MIB, pfs::LINK_MBIT);
-    }
-    options.mib = args.mib.unwrap_or(options.mib);
-    options.conf.extend(args.conf.iter().cloned());
-    if [parity::NAME, degraded::NAME].contains(&args.name.as_str()) {
-        options.disk_mbs = parity::DISK_MBS;
-    }
-    if args.name == super_node::NAME {
-        options.disk_mbs = super_node::DISK_MBS;
-        options.link_mbit = super_node::LINK_MBIT;
-    }
-    if [LAYOUTS.name, SCALING.name].contains(&args.name.as_str()) {
-        options.link_mbit = LAYOUTS_LINK_MBIT;
-    }
-    options.link_mbit = args.link_mbit.unwrap_or(options.link_mbit);
-    options
-}
-
-fn durability_options(args: &ExperimentArgs) -> durability::DurabilityOptions {
+fn options(args: &ExperimentArgs, experiment: &Experiment) -> ExperimentOptions {
     let any = || {
         UNIX_EPOCH
             .elapsed()
             .map_or(1, |t| u64::from(t.subsec_nanos()))
     };
-    durability::DurabilityOptions {
-        rounds: u64::from(args.rounds),
-        writing: Duration::from_secs(args.seconds),
-        seed: args.seed.unwrap_or_else(any),
+    let mut options = (experiment.options)();
+    if args.quick {
+        (options.rounds, options.mib) = (1, QUICK_MIB);
     }
+    options.rounds = args.rounds.map_or(options.rounds, usize::from);
+    options.mib = args.mib.unwrap_or(options.mib);
+    let largest = if args.quick { QUICK_LARGEST } else { 8 };
+    options.largest = args.largest.map_or(largest, usize::from);
+    options.kind.clone_from(&args.kind);
+    options.link_mbit = args.link_mbit.unwrap_or(options.link_mbit);
+    options.conf.extend(args.conf.iter().cloned());
+    let quick =
+        |value: Option<u64>, quick, or| value.unwrap_or(if args.quick { quick } else { or });
+    options.blocks = quick(args.blocks, QUICK_BLOCKS, options.blocks);
+    options.seconds = quick(args.seconds, QUICK_SECONDS, options.seconds);
+    options.seed = args.seed.unwrap_or_else(any);
+    options
 }
 
 #[cfg(test)]
@@ -242,7 +209,7 @@ mod tests {
         let name = command.get_arguments().find(|arg| arg.get_id() == "name");
         let help = name.and_then(|arg| arg.get_help()).expect("has some");
         let help = help.to_string();
-        for (name, _) in EXPERIMENT_NAMES {
+        for Experiment { name, .. } in EXPERIMENTS {
             assert!(help.contains(name), "{name}: {help}");
         }
     }

@@ -126,9 +126,10 @@ fn check_host(host: &HostSpec) -> std::result::Result<(), String> {
     }
     for node in &host.nodes {
         check_virtual(host, node)?;
-        if !["hayloft", "apache"].contains(&node.kind.as_str()) {
+        if !["hayloft", "apache", "apache-behind"].contains(&node.kind.as_str()) {
             return Err(format!(
-                "kind = \"{}\" of a node of host {}: choose hayloft or apache",
+                "kind = \"{}\" of a node of host {}: choose hayloft, apache or \
+                    apache-behind",
                 node.kind, host.name
             ));
         }
@@ -192,7 +193,11 @@ mod tests {
         for (wrong, right, says) in [
             ("name = \"s1\"", "name = \"S1\"", "small letters"),
             ("name = \"c1\"", "name = \"s1\"", "described twice"),
-            ("\"apache\"", "\"other\"", "hayloft or apache"),
+            (
+                "\"apache\"",
+                "\"other\"",
+                "hayloft, apache or apache-behind",
+            ),
             ("\"split\"", "\"best\"", "choose one of"),
             ("link_mbit = 200", "link_mbit = 0", "between 1 and"),
             ("mib = 64", "mib = 64\nspeed = 3", "unknown field"),

@@ -5,10 +5,11 @@ mod check;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use hayloft_bench::fair::stock::{BLOCK_MIB, Medium, Stock, ours};
 use serde::{Deserialize, Serialize};
 
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::node::Kind;
+use hayloft_testkit::node::{Kind, NodeSpec, VolumeSpec};
 
 /// Hosts in all; their addresses are `10.77.0.1` and up.
 pub const HOSTS_MAX: usize = 64;
@@ -18,6 +19,8 @@ pub const NODES_PER_HOST_MAX: usize = 16;
 pub const MORE_LINKS_MAX: u8 = 7;
 /// Disks of one node.
 pub const DISKS_PER_NODE_MAX: usize = 16;
+/// See [`Stock::kind`].
+const APACHE_BEHIND: &str = Stock::Drop.kind();
 /// Longest name of a testbed or a host: with prefixes it must fit the kernel's 15 for interfaces.
 const NAME_MAX: usize = 10;
 
@@ -36,6 +39,10 @@ pub struct Description {
     /// Racks with their hosts.
     #[serde(rename = "rack")]
     pub racks: Vec<Rack>,
+    /// What is closed is on the disk, with nodes of either kind: the page cache of one machine
+    /// would hide disks from a dozen nodes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sync_on_close: bool,
     /// Hadoop configuration of every process, over the lab's defaults.
     #[serde(default)]
     pub conf: BTreeMap<String, String>,
@@ -46,24 +53,18 @@ pub struct Description {
 
 /// Links, both directions at their rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Network {
     /// Rate of a host's link, Mbit/s.
-    #[serde(default = "link_default")]
     pub link_mbit: u32,
     /// Rate of a rack's uplink, Mbit/s; 0: not shaped.
-    #[serde(default)]
     pub uplink_mbit: u32,
-}
-
-fn link_default() -> u32 {
-    200
 }
 
 impl Default for Network {
     fn default() -> Self {
         Self {
-            link_mbit: link_default(),
+            link_mbit: 200,
             uplink_mbit: 0,
         }
     }
@@ -71,29 +72,19 @@ impl Default for Network {
 
 /// Where and how the NameNode runs. It has a host of its own, whose link is not shaped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct NameNodeSpec {
     /// `stock`, or a layout of the placement plug-in: `split`, `round-robin`, `hybrid`, `random`.
-    #[serde(default = "stock")]
     pub placement: String,
     /// Heap, MiB.
-    #[serde(default = "heap_default")]
     pub heap_mib: u32,
-}
-
-fn stock() -> String {
-    "stock".into()
-}
-
-fn heap_default() -> u32 {
-    512
 }
 
 impl Default for NameNodeSpec {
     fn default() -> Self {
         Self {
-            placement: stock(),
-            heap_mib: heap_default(),
+            placement: "stock".into(),
+            heap_mib: 512,
         }
     }
 }
@@ -135,36 +126,27 @@ fn none_more(links: &u8) -> bool {
 
 /// A storage node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct DataNodeSpec {
-    /// `hayloft` or `apache`.
-    #[serde(default = "hayloft")]
+    /// `hayloft`, `apache`, or `apache-behind`: a stock node that sends to the disk what comes
+    /// while it comes. Stock nodes have the best settings for their disks.
     pub kind: String,
     /// Its disks, one volume on each.
-    #[serde(default = "one_disk", rename = "disk")]
+    #[serde(rename = "disk")]
     pub disks: Vec<DiskSpec>,
     /// Virtual nodes that share the disks: one process of ours, or a stock DataNode on each one's
     /// directories. The links of the host are dealt out to them in turn.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub virtual_nodes: Vec<String>,
     /// Configuration over the testbed's.
-    #[serde(default)]
     pub conf: BTreeMap<String, String>,
-}
-
-fn hayloft() -> String {
-    "hayloft".into()
-}
-
-fn one_disk() -> Vec<DiskSpec> {
-    vec![DiskSpec::default()]
 }
 
 impl Default for DataNodeSpec {
     fn default() -> Self {
         Self {
-            kind: hayloft(),
-            disks: one_disk(),
+            kind: "hayloft".into(),
+            disks: vec![DiskSpec::default()],
             virtual_nodes: Vec::new(),
             conf: BTreeMap::new(),
         }
@@ -175,50 +157,64 @@ impl DataNodeSpec {
     /// Whose node it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        if self.kind == "apache" {
+        if self.kind.starts_with("apache") {
             Kind::Apache
         } else {
             Kind::Hayloft
         }
     }
+
+    /// What its data lie on.
+    fn medium(&self) -> Medium {
+        match self.disks.first() {
+            Some(disk) if disk.memory => Medium::Memory,
+            Some(disk) if disk.modelled => Medium::Rotating,
+            _ => Medium::Own,
+        }
+    }
+
+    /// The node with its best settings and its own configuration, on no directory yet.
+    #[must_use]
+    pub fn spec(&self, sync_on_close: bool) -> NodeSpec {
+        // In memory there is no disk to sync to.
+        let sync_on_close = sync_on_close && self.medium() != Medium::Memory;
+        let mut spec = match self.kind() {
+            Kind::Apache => {
+                Stock::of(self.kind == APACHE_BEHIND, sync_on_close).node(VolumeSpec::default())
+            }
+            Kind::Hayloft => {
+                let mut spec = NodeSpec::new(Kind::Hayloft);
+                spec.conf = ours(self.medium(), sync_on_close);
+                spec
+            }
+        };
+        for (key, value) in &self.conf {
+            spec.conf.set(key, value);
+        }
+        spec
+    }
 }
 
 /// A disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct DiskSpec {
     /// A model of a hard disk (FUSE, loop device, file system of its own); otherwise a directory on
     /// the machine's disk.
-    #[serde(default)]
     pub modelled: bool,
     /// A file system in memory (tmpfs) instead.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub memory: bool,
     /// Size of a modelled disk or of one in memory, MiB.
-    #[serde(default = "size_default")]
     pub size_mib: u32,
     /// Sequential read rate of a modelled disk, MB/s.
-    #[serde(default = "read_default")]
     pub read_mbs: u32,
     /// Sequential write rate of a modelled disk, MB/s.
-    #[serde(default = "write_default")]
     pub write_mbs: u32,
     /// The host that has the modelled disk, when it is another than the node's: the disk is then
     /// mapped to the node's host over the network, as a block device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
-}
-
-fn size_default() -> u32 {
-    4096
-}
-
-fn read_default() -> u32 {
-    105
-}
-
-fn write_default() -> u32 {
-    95
 }
 
 impl Default for DiskSpec {
@@ -226,9 +222,9 @@ impl Default for DiskSpec {
         Self {
             modelled: false,
             memory: false,
-            size_mib: size_default(),
-            read_mbs: read_default(),
-            write_mbs: write_default(),
+            size_mib: 4096,
+            read_mbs: 105,
+            write_mbs: 95,
             on: None,
         }
     }
@@ -236,62 +232,35 @@ impl Default for DiskSpec {
 
 /// What the clients do: all write at the same time, then all read at the same time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct WorkloadSpec {
     /// Client hosts that take part, in the order of the description; 0: all.
-    #[serde(default)]
     pub clients: usize,
     /// Streams of each client.
-    #[serde(default = "one")]
     pub streams: usize,
     /// MiB of each stream.
-    #[serde(default = "mib_default")]
     pub mib: u32,
     /// Block size, MiB.
-    #[serde(default = "block_default")]
     pub block_mib: u32,
     /// Replicas.
-    #[serde(default = "one_replica")]
     pub replication: u16,
     /// Whose file a client reads: `own`, `other` (the next client's), `both` (one after the other),
     /// or `none`.
-    #[serde(default = "own")]
     pub read: String,
     /// Times that it is done.
-    #[serde(default = "one")]
     pub rounds: usize,
-}
-
-fn one() -> usize {
-    1
-}
-
-fn one_replica() -> u16 {
-    1
-}
-
-fn mib_default() -> u32 {
-    256
-}
-
-fn block_default() -> u32 {
-    64
-}
-
-fn own() -> String {
-    "own".into()
 }
 
 impl Default for WorkloadSpec {
     fn default() -> Self {
         Self {
             clients: 0,
-            streams: one(),
-            mib: mib_default(),
-            block_mib: block_default(),
-            replication: one_replica(),
-            read: own(),
-            rounds: one(),
+            streams: 1,
+            mib: 256,
+            block_mib: BLOCK_MIB,
+            replication: 1,
+            read: "own".into(),
+            rounds: 1,
         }
     }
 }
@@ -326,6 +295,7 @@ impl Description {
                 name: "r1".into(),
                 hosts,
             }],
+            sync_on_close: false,
             conf: BTreeMap::new(),
             workload: WorkloadSpec::default(),
         }

@@ -3,24 +3,51 @@
 use std::path::Path;
 use std::time::Instant;
 
-use serde::Serialize;
+use hayloft_bench::fair::spread::Spread;
 use serde_json::json;
 
-use super::parity::{MEMBERS, PARITY_LIMIT, block_bytes, described, pool_status, wait_groups};
-use super::super_node::DISKS;
-use super::{ExperimentOptions, in_words};
+use super::parity::{
+    MEMBERS, PARITY_LIMIT, block_bytes, described, options, pool_status, wait_groups,
+};
+use super::testbeds::{DISKS, bring_up};
 use crate::disks::Mounted;
-use crate::report::{self, spread};
-use crate::up::Testbed;
+use crate::runner::record::PeerFigures;
+use crate::runner::table::{Bar, Shown, WantedRatio, pick};
+use crate::runner::{Experiment, OURS, PeerTurn};
 use crate::workload;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::wait::{self, Seen};
 
-/// Its name.
-pub const NAME: &str = "degraded";
-/// What it shows.
-pub(super) const ABOUT: &str = "a stream whose disk is gone, and what the rebuild reads";
+/// The experiment.
+pub const DEGRADED: Experiment = Experiment {
+    name: "degraded",
+    question: "a stream whose disk is gone, and what the rebuild reads",
+    options,
+    about: |options| {
+        format!(
+            "One Hayloft node with {DISKS} modelled hard disks (not real ones) of {} MB/s reading, \
+             parity 6+1, blocks of {} MiB. One reader, cold, of {STREAMS} files of one block whose \
+             disk is taken away, while the node rebuilds.",
+            options.disk_mbs.0, options.block_mib
+        )
+    },
+    measure: |run, part| run.rounds(part, &[("", OURS)], &mut |turn, _| measure(turn)),
+    shown: Shown {
+        title: "Reads while a disk is missing",
+        tables: include_str!("tables/degraded.txt"),
+        wants: || {
+            vec![WantedRatio {
+                text: "a decoded stream to a healthy one".into(),
+                of: pick("", "", OURS, "decoded", "mbs"),
+                over: pick("", "", OURS, "before", "mbs"),
+                bar: Bar::Least(BAR),
+            }]
+        },
+        ..Shown::NOTHING
+    },
+    ..Experiment::OF_RATES
+};
 
 /// Bar: a decoded stream as a share of a healthy one.
 const BAR: f64 = 0.5;
@@ -31,69 +58,9 @@ const ROOT: &str = "/gone";
 /// Streams that are measured, one after the other.
 const STREAMS: usize = 3;
 
-/// What streams of a disk got before and after it went.
-#[derive(Clone, Debug, Default, Serialize)]
-struct DegradedFinding {
-    healthy_mbs: Vec<f64>,
-    degraded_mbs: Vec<f64>,
-    /// Units that were on the disk.
-    lost_units: u64,
-    /// Bytes that the other disks gave until all was rebuilt, without those of the streams.
-    rebuild_read_bytes: u64,
-    /// Seconds until all was rebuilt.
-    rebuild_s: f64,
-}
-
-impl DegradedFinding {
-    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-    fn page(&self, options: &ExperimentOptions, command: &str) -> String {
-        let [healthy, degraded] = [&self.healthy_mbs, &self.degraded_mbs];
-        let share = spread(degraded.clone()).0 / spread(healthy.clone()).0;
-        let met = if share >= BAR { "met" } else { "NOT met" };
-        let must = (self.lost_units * MEMBERS * block_bytes()).max(1);
-        format!(
-            "# A disk that is gone\n\nCommand: `{command}`\n\n\
-             One node with {DISKS} modelled hard disks (not real ones) of {} MB/s reading, parity \
-             6+1, blocks of 16 MiB. One reader, cold, of {STREAMS} files of one block whose disk \
-             is taken away, while the node rebuilds {} units.\n\n\
-             | | MB/s |\n|---|---|\n| before | {} |\n| decoded | {} |\n\n\
-             - A decoded stream has {share:.2} of a healthy one (asked: at least {BAR:.2}): {met}\n\
-             - The rebuild took {:.0} s and read {:.2} of the {MEMBERS} units that each lost one \
-             needs.\n",
-            options.disk_mbs.0,
-            self.lost_units,
-            in_words(spread(healthy.clone())),
-            in_words(spread(degraded.clone())),
-            self.rebuild_s,
-            self.rebuild_read_bytes as f64 / must as f64,
-        )
-    }
-}
-
-/// Carries it out and writes page and raw data to `out`.
-///
-/// # Errors
-/// When the testbed does not come up, or a client fails.
-pub fn run(
-    options: &ExperimentOptions,
-    command: &str,
-    (work, out): (&Path, &Path),
-    tell: &mut dyn FnMut(&str),
-) -> Result<String> {
-    let finding = measure(options, work, tell)?;
-    let text = finding.page(options, command);
-    report::save_page(out, &text, "findings.json", &finding)?;
-    Ok(text)
-}
-
-fn measure(
-    options: &ExperimentOptions,
-    work: &Path,
-    tell: &mut dyn FnMut(&str),
-) -> Result<DegradedFinding> {
-    let described = described(Some(1024), options);
-    crate::up::down(&described.name, work)?;
-    let testbed = Testbed::up(described, work, false, tell)?;
+fn measure(turn: &mut PeerTurn<'_>) -> Result<()> {
+    let testbed = bring_up(turn, described(Some(1024), turn.options))?;
+    let tell = &mut |what: &str| turn.tell(what);
     let clients = workload::start_clients(&testbed, tell)?;
     let client = &clients[0];
     let request = json!({
@@ -110,19 +77,17 @@ fn measure(
         return Err(short(measured.len()));
     }
     read(client, first)?;
-    let mut finding = DegradedFinding::default();
-    for path in &measured[..STREAMS] {
-        finding.healthy_mbs.push(read(client, path)?);
-    }
-    finding.lost_units = units(&disk.dir);
+    let each = |paths: &[String]| -> Result<Vec<f64>> {
+        paths.iter().map(|path| read(client, path)).collect()
+    };
+    let healthy = each(&measured[..STREAMS])?;
+    let lost_units = units(&disk.dir);
     let disks = || testbed.nodes().iter().flat_map(|node| &node.disks);
     disks().for_each(Mounted::forget_seen);
     tell("its directory is taken away");
     take_away(&disk.dir)?;
     let began = Instant::now();
-    for path in &measured[..STREAMS] {
-        finding.degraded_mbs.push(read(client, path)?);
-    }
+    let decoded = each(&measured[..STREAMS])?;
     wait::until("the rebuild", PARITY_LIMIT, || {
         std::thread::sleep(std::time::Duration::from_millis(500));
         let now = pool_status(&testbed)?;
@@ -137,13 +102,31 @@ fn measure(
             Seen::NotYet(now.to_string())
         })
     })?;
-    finding.rebuild_s = began.elapsed().as_secs_f64();
+    let rebuild_s = began.elapsed().as_secs_f64();
     let read_bytes = disks()
         .filter_map(Mounted::seen)
         .map(|seen| seen.read.bytes);
     let streams = STREAMS as u64 * MEMBERS * block_bytes();
-    finding.rebuild_read_bytes = read_bytes.sum::<u64>().saturating_sub(streams);
-    Ok(finding)
+    let read_bytes = read_bytes.sum::<u64>().saturating_sub(streams);
+    let of_streams = |mbs| PeerFigures::of([("mbs", Spread::median(mbs))]);
+    turn.give("before", of_streams(healthy));
+    turn.give("decoded", of_streams(decoded));
+    turn.give(
+        "rebuild",
+        rebuilt(lost_units, read_bytes).with("seconds", rebuild_s),
+    );
+    Ok(())
+}
+
+/// What the other disks gave until all was rebuilt, beside the members that each lost unit needs.
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn rebuilt(lost_units: u64, read_bytes: u64) -> PeerFigures {
+    let needed = (lost_units * MEMBERS * block_bytes()).max(1);
+    PeerFigures::of([
+        ("lost_units", lost_units as f64),
+        ("read_bytes", read_bytes as f64),
+        ("of_needed", read_bytes as f64 / needed as f64),
+    ])
 }
 
 fn short(found: usize) -> TestkitError {
@@ -243,21 +226,8 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_and_what_was_read_are_judged() {
-        let mut finding = DegradedFinding {
-            healthy_mbs: vec![6.0],
-            degraded_mbs: vec![3.0],
-            lost_units: 2,
-            rebuild_read_bytes: 2 * MEMBERS * block_bytes(),
-            rebuild_s: 9.0,
-        };
-        let options = ExperimentOptions::default();
-        let good = finding.page(&options, "c");
-        assert!(
-            good.contains(": met") && good.contains("read 1.00 of the 6"),
-            "{good}"
-        );
-        finding.degraded_mbs = vec![2.9];
-        assert!(finding.page(&options, "c").contains("NOT met"));
+    fn what_the_rebuild_reads_is_a_share_of_what_it_needs() {
+        let figures = rebuilt(2, 3 * MEMBERS * block_bytes());
+        assert_eq!(figures.get("of_needed"), Some(1.5));
     }
 }

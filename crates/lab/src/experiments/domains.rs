@@ -3,28 +3,54 @@
 //! where every replica is, and blocks with two replicas in one host are counted: under the stock
 //! policy that knows of no hosts, under the remedies that stock Hadoop has, and under ours.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use serde_json::json;
 
 use super::census::{Census, census};
-use super::marks;
-use super::remedies::{REMEDIES, Remedy, UNTOLD};
-use super::scaling::slug;
+use super::remedies::{REMEDIES, Remedy};
+use crate::counters;
 use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec};
+use crate::runner::options::ExperimentOptions;
+use crate::runner::record::PeerFigures;
+use crate::runner::table::Shown;
+use crate::runner::{Experiment, PeerTurn, Run};
 use crate::up::{RunningNode, Testbed};
-use crate::{counters, report};
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
 
-/// Its name.
-pub const NAME: &str = "domains";
-/// What it shows.
-pub(super) const ABOUT: &str = "three hosts of four nodes, replicas never twice in a host";
+/// The experiment.
+pub const DOMAINS: Experiment = Experiment {
+    name: "domains",
+    question: "three hosts of four nodes, replicas never twice in a host",
+    paper: "the cloud paper's Section 4",
+    rates: false,
+    options: || ExperimentOptions {
+        rounds: 1,
+        ..ExperimentOptions::default()
+    },
+    about: |options| {
+        format!(
+            "{HOSTS} hosts with {NODES_PER_HOST} Hayloft nodes each, {} blocks, stock NameNode. \
+             Wrongly placed: two replicas in one host while a live host has none, counted from \
+             fsck's listing. The host is killed with `kill -9` of its nodes. Before the balancer \
+             runs every host gets an empty node more.\n\n`stock, told of no hosts` cannot keep \
+             replicas apart: one rack is all that it knows. The other rows of stock are what \
+             Hadoop has for that: every host declared a rack, with the default policy or with one \
+             that spreads over racks, or every host an upgrade domain.",
+            options.blocks
+        )
+    },
+    measure: carry_out,
+    shown: Shown {
+        title: "Failure domains",
+        tables: include_str!("tables/domains.txt"),
+        ..Shown::NOTHING
+    },
+    ..Experiment::OF_RATES
+};
 
 const HOSTS: usize = 3;
 const NODES_PER_HOST: usize = 4;
@@ -41,34 +67,6 @@ const HEAL_LIMIT: Duration = Duration::from_secs(300);
 const STANDSTILL: Duration = Duration::from_secs(40);
 /// Where the blocks are.
 const BLOCKS: &str = "/blocks";
-
-/// One remedy and replication.
-#[derive(Clone, Debug, Serialize)]
-pub struct DomainsFinding {
-    /// Whose policy, and how the NameNode came to know of hosts.
-    pub placement: String,
-    /// Replicas asked for.
-    pub replication: u16,
-    /// After writing.
-    pub written: Census,
-    /// Blocks of which no replica was left when the host was away: both had been there.
-    pub unreadable: usize,
-    /// After a host was killed and its blocks were copied.
-    pub killed: Census,
-    /// Seconds from the kill until every block had its replicas again, as the NameNode's policy
-    /// wants them; `None` when it came to a standstill before.
-    pub healed_seconds: Option<f64>,
-    /// Share of the time in which nodes could have gone on and had no processor meanwhile, 0 to 1.
-    pub waited: f64,
-    /// After the host came back and surplus replicas were removed.
-    pub returned: Census,
-    /// After the balancer; every host has an empty node more.
-    pub balanced: Census,
-    /// Replicas that the balancer moved to the empty nodes.
-    pub moved: usize,
-    /// The balancer's exit code (0: balanced).
-    pub balancer_code: i64,
-}
 
 /// Whether a node is one of the empty ones for the balancer.
 fn is_spare(node: &RunningNode) -> bool {
@@ -108,30 +106,23 @@ fn described(remedy: &Remedy, dir: &Path) -> Description {
     )
 }
 
-/// Carries it out for one remedy and `replication` with `blocks` blocks, files below `work`.
-fn find(
-    remedy: &Remedy,
-    replication: u16,
-    blocks: u64,
-    work: &Path,
-    tell: &mut dyn FnMut(&str),
-) -> Result<DomainsFinding> {
-    std::fs::create_dir_all(work).map_err(TestkitError::file("creating", work))?;
-    let work = &work
+/// Carries it out for one remedy and `replication`.
+fn find(turn: &mut PeerTurn<'_>, remedy: &Remedy, replication: u16) -> Result<PeerFigures> {
+    let (dir, blocks) = (turn.dir.clone(), turn.options.blocks);
+    std::fs::create_dir_all(&dir).map_err(TestkitError::file("creating", &dir))?;
+    let work = &dir
         .canonicalize()
-        .map_err(TestkitError::file("looking at", work))?;
+        .map_err(TestkitError::file("looking at", &dir))?;
     let described = described(remedy, work);
     crate::up::down(&described.name, work)?;
     remedy.prepare(&described, work)?;
+    let tell = &mut |what: &str| turn.tell(what);
     let mut testbed = Testbed::up(described, work, false, tell)?;
     let (all, left) = (HOSTS * NODES_PER_HOST, (HOSTS - 1) * NODES_PER_HOST);
     on(&mut testbed, is_spare, RunningNode::kill)?;
     testbed.wait_live(all)?;
     let client = testbed.client("c0")?;
-    tell(&format!(
-        "{}, {replication} replicas: writing {blocks} blocks",
-        remedy.name
-    ));
+    tell(&format!("writing {blocks} blocks"));
     client.call(
         "writeStreams",
         json!({
@@ -150,7 +141,7 @@ fn find(
     let healed = heal(&testbed, &client, (replication, HOSTS - 1), Some(VICTIM))?;
     let healed_seconds = healed.then(|| begun.elapsed().as_secs_f64());
     let after = counters::time_by_host(testbed.described());
-    let waited = counters::waited_between(&before, &after);
+    let held_up = counters::waited_between(&before, &after);
     let killed = census(&client, BLOCKS, HOSTS - 1)?;
     tell("bringing the host back");
     on(&mut testbed, victim, RunningNode::restart)?;
@@ -168,20 +159,36 @@ fn find(
     let balanced = census(&client, BLOCKS, HOSTS)?;
     let spares = testbed.nodes().iter().filter(|node| is_spare(node));
     let moved = spares.filter_map(|node| balanced.nodes.get(&node.address));
-    let moved = moved.sum();
-    Ok(DomainsFinding {
-        placement: remedy.name.into(),
-        replication,
-        unreadable: written.blocks.saturating_sub(killed.blocks),
-        written,
-        killed,
-        healed_seconds,
-        waited,
-        returned,
-        balanced,
-        moved,
-        balancer_code: run.code,
-    })
+    let moved: usize = moved.sum();
+    let nodes = (NODES_PER_HOST + 1) * HOSTS;
+    let (even, evener) = (returned.evenness(nodes), balanced.evenness(nodes));
+    let count = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
+    let yes = |is: bool| f64::from(u8::from(is));
+    #[expect(clippy::cast_precision_loss, reason = "an exit code")]
+    let code = run.code as f64;
+    Ok(PeerFigures::of([
+        ("blocks", count(written.blocks)),
+        ("violations", count(written.violations)),
+        (
+            "unreadable",
+            count(written.blocks.saturating_sub(killed.blocks)),
+        ),
+        ("killed_blocks", count(killed.blocks)),
+        ("killed_fewest", count(killed.fewest)),
+        ("killed_violations", count(killed.violations)),
+        ("returned_violations", count(returned.violations)),
+        ("moved", count(moved)),
+        ("before_low", count(even.0)),
+        ("before_high", count(even.1)),
+        ("after_low", count(evener.0)),
+        ("after_high", count(evener.1)),
+        ("balanced_violations", count(balanced.violations)),
+        ("balancer_code", code),
+        ("healthy", yes(balanced.healthy)),
+        ("agreed", yes(balanced.agreed)),
+        ("held_up", held_up),
+    ])
+    .with_some("healed_s", healed_seconds))
 }
 
 fn on(
@@ -249,93 +256,22 @@ fn heal(
     }
 }
 
-/// Carries out every remedy with two and three replicas and writes table and raw data to `out`.
-///
-/// # Errors
-/// When a testbed does not come up, or the NameNode is still at work after five minutes.
-pub fn run(
-    blocks: u64,
-    kind: &str,
-    command: &str,
-    (work, out): (&Path, &Path),
-    tell: &mut dyn FnMut(&str),
-) -> Result<String> {
-    let mut findings = Vec::new();
-    let mut text = String::new();
-    for remedy in &REMEDIES {
-        for replication in [2, 3] {
-            let dir = work.join(slug(&format!("{} {replication}", remedy.name)));
-            findings.push(find(remedy, replication, blocks, &dir, tell)?);
-            text = page(blocks, kind, command, &findings);
-            report::save_page(out, &text, "findings.json", &findings)?;
-        }
+fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
+    for replication in [2, 3] {
+        let row = replication.to_string();
+        let peers = REMEDIES.map(|remedy| (row.as_str(), remedy.name));
+        run.rounds(part, &peers, &mut |turn, at| {
+            let found = find(turn, &REMEDIES[at], replication)?;
+            turn.give("", found);
+            Ok(())
+        })?;
     }
-    Ok(text)
-}
-
-fn page(blocks: u64, kind: &str, command: &str, findings: &[DomainsFinding]) -> String {
-    let mut text = format!(
-        "# Failure domains\n\nCommand: `{command}`\n\n{HOSTS} hosts with {NODES_PER_HOST} {kind} \
-         nodes each, {blocks} blocks, stock NameNode. Wrongly placed: two replicas in one host \
-         while a live host has none, counted from fsck's listing. The host is killed with `kill \
-         -9` of its nodes. Before the balancer runs every host gets an empty node more.\n\n\
-         `{}` cannot keep replicas apart: one rack is all that it knows. The other rows of stock \
-         are what Hadoop has for that: every host declared a rack, with the default policy or \
-         with one that spreads over racks, or every host an upgrade domain.\n\n\
-         | policy | replicas | wrongly placed after writing | host killed: blocks without a \
-         replica | all others copied again after | fewest replicas, wrongly placed then | host \
-         back: wrongly placed | replicas that the balancer moved | replicas of a node, before \
-         and after | wrongly placed after it (exit) | fsck |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|\n",
-        UNTOLD.name
-    );
-    for f in findings {
-        let nodes = (NODES_PER_HOST + 1) * HOSTS;
-        let (before, after) = (f.returned.evenness(nodes), f.balanced.evenness(nodes));
-        let _ = writeln!(
-            text,
-            "| {}{} | {} | {} of {} | {} | {} | {}, {} of {} | {} | {} | {} to {}, then {} to \
-                {} | {} ({}) | {} |",
-            f.placement,
-            marks::signs(f.waited, None),
-            f.replication,
-            f.written.violations,
-            f.written.blocks,
-            f.unreadable,
-            f.healed_seconds
-                .map_or("never".into(), |s| format!("{s:.0} s")),
-            f.killed.fewest,
-            f.killed.violations,
-            f.killed.blocks,
-            f.returned.violations,
-            f.moved,
-            before.0,
-            before.1,
-            after.0,
-            after.1,
-            f.balanced.violations,
-            f.balancer_code,
-            match (f.balanced.healthy, f.balanced.agreed) {
-                (true, true) => "healthy",
-                (true, false) => "healthy, but against the policy",
-                (false, _) => "NOT healthy",
-            },
-        );
-    }
-    text.push_str(
-        "\nWith a host killed two are left, so three replicas cannot be apart: then two of a \
-            block in one host are right, and counted is \
-         only a block all of whose replicas are in one host. Never: the policy found no place \
-            for a replica in the hosts that were left. Balancer's exit code 0: balanced; -2 or \
-            -3: nothing left that it may move.\n",
-    );
-    text.push_str(&marks::legend(false));
-    text
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::scaling::tests::is_right;
+    use super::super::testbeds::tests::is_right;
     use super::*;
 
     #[test]
@@ -343,41 +279,5 @@ mod tests {
         for remedy in &REMEDIES {
             is_right(&described(remedy, Path::new("/work")));
         }
-    }
-
-    #[test]
-    fn the_page_says_who_was_told_and_what_was_never_copied() {
-        let census = |blocks, violations, fewest| Census {
-            blocks,
-            violations,
-            fewest,
-            healthy: true,
-            agreed: true,
-            ..Census::default()
-        };
-        let finding = |remedy: &Remedy, healed_seconds| DomainsFinding {
-            placement: remedy.name.into(),
-            replication: 3,
-            written: census(8, 5, 3),
-            unreadable: 1,
-            killed: census(7, 0, 2),
-            healed_seconds,
-            waited: 0.5,
-            returned: census(8, 0, 3),
-            balanced: census(8, 0, 3),
-            moved: 4,
-            balancer_code: 0,
-        };
-        let findings = [finding(&UNTOLD, Some(85.2)), finding(&REMEDIES[3], None)];
-        let text = page(8, "Hayloft", "c", &findings);
-        assert!(
-            text.contains("`stock, told of no hosts` cannot keep"),
-            "{text}"
-        );
-        assert!(text.contains("| 5 of 8 | 1 | 85 s | 2, 0 of 7 |"), "{text}");
-        assert!(
-            text.contains("| 5 of 8 | 1 | never | 2, 0 of 7 |"),
-            "{text}"
-        );
     }
 }

@@ -3,36 +3,56 @@
 //!
 //! Every file has one replica, on the node under test: whatever that node loses is lost.
 
-use std::fmt::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
-use serde::Serialize;
+use hayloft_bench::fair::stock::{Medium, Stock, ours};
 
-use crate::report;
+use crate::runner::options::ExperimentOptions;
+use crate::runner::record::PeerFigures;
+use crate::runner::table::Shown;
+use crate::runner::{Experiment, OURS, Run};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::scratch;
-use hayloft_testkit::node::Kind;
+use hayloft_testkit::node::{Kind, NodeSpec, VolumeSpec};
 use hayloft_testkit::power::tally::{OLD, OLDER};
 use hayloft_testkit::power::writers::{Dice, Syncs};
 use hayloft_testkit::power::{Count, Event, FileSystem, PowerDisk, PowerTally, Rig, Round, disk};
 
-/// Its name.
-pub const NAME: &str = "durability";
-/// What it shows.
-pub(super) const ABOUT: &str =
-    "what is left of acknowledged data after kills, power cuts and bad disks";
+/// The experiment.
+pub const DURABILITY: Experiment = Experiment {
+    name: "durability",
+    question: "what is left of acknowledged data after kills, power cuts and bad disks",
+    parts: &["ext4", "XFS"],
+    rates: false,
+    options: || ExperimentOptions {
+        rounds: 1,
+        ..ExperimentOptions::default()
+    },
+    about: |options| {
+        format!(
+            "All nodes run side by side in one cluster, meet each event at the same moment, and \
+             have writers of their own. One replica of everything, each node on a loop device of \
+             its own; seed {}; {} s of writing before a power cut, a third before other events. \
+             Old: acknowledged {} s before the event or longer; older: {} s. {}",
+            options.seed,
+            options.seconds,
+            OLD.as_secs(),
+            OLDER.as_secs(),
+            Stock::EXPLAINED
+        )
+    },
+    measure: carry_out,
+    shown: Shown {
+        title: "Kills, power cuts and bad disks",
+        tables: include_str!("tables/durability.txt"),
+        ..Shown::NOTHING
+    },
+    ..Experiment::OF_RATES
+};
 
-/// What is asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct DurabilityOptions {
-    /// How often each event happens.
-    pub rounds: u64,
-    /// How long clients write before a power cut; before other events a third of it.
-    pub writing: Duration,
-    /// Of file sizes and contents.
-    pub seed: u64,
-}
+/// Settings of the stock node beside ours: with its documentation's advice, and what an operator
+/// may add who fears for what is closed.
+const SETTINGS: [Stock; 3] = [Stock::Plain, Stock::Sync, Stock::SyncBehind];
 
 /// One line of events: its name, what happens, who starts then, what clients ask for.
 struct Line {
@@ -84,213 +104,136 @@ const fn line(name: &'static str, event: Event, syncs: Syncs) -> Line {
     }
 }
 
-/// What one kind of node lost on one file system after one sort of event.
-#[derive(Clone, Debug, Serialize)]
-pub struct DurabilityRow {
-    /// The event.
-    pub event: String,
-    /// The file system.
-    pub file_system: String,
-    /// `stock` or `Hayloft`.
-    pub node: String,
-    /// The sums over all rounds.
-    pub sums: PowerTally,
+/// Every node with its name.
+fn nodes() -> Vec<(&'static str, NodeSpec)> {
+    let stock = |stock: Stock| (stock.name(), stock.node(VolumeSpec::default()));
+    let mut own = NodeSpec::new(Kind::Hayloft);
+    own.conf = ours(Medium::Own, false);
+    SETTINGS
+        .map(stock)
+        .into_iter()
+        .chain([(OURS, own)])
+        .collect()
 }
 
-/// The raw data.
-#[derive(Debug, Serialize)]
-struct Record<'a> {
-    command: &'a str,
-    machine: std::collections::BTreeMap<String, String>,
-    seed: u64,
-    rows: &'a [DurabilityRow],
-}
-
-/// Carries out every event and writes table and raw data to `out`; the page. What is missing on
-/// this machine is an error before anything is made.
-///
-/// # Errors
-/// When the cluster does not start, a node does not come back, or the lab itself fails.
-pub fn run(
-    options: &DurabilityOptions,
-    command: &str,
-    out: &Path,
-    tell: &mut dyn FnMut(&str),
-) -> Result<String> {
-    let lacking = disk::missing()
-        .or_else(|| FileSystem::Ext4.missing())
-        .or_else(|| FileSystem::Xfs.missing());
-    if let Some(missing) = lacking {
+/// Every event on one file system. What is missing on this machine is an error before anything is
+/// made.
+fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
+    let on = match part {
+        "ext4" => FileSystem::Ext4,
+        _ => FileSystem::Xfs,
+    };
+    if let Some(missing) = disk::missing().or_else(|| on.missing()) {
         return Err(TestkitError::Missing {
             what: missing,
             todo: "run this as root on a machine that has it".into(),
         });
     }
-    tell("starting a cluster of four nodes on disks of their own");
+    (run.tell)("starting a cluster of four nodes on disks of their own");
     let base = scratch("durability-disks-")?;
-    let mut nodes = Vec::new();
-    for on in [FileSystem::Ext4, FileSystem::Xfs] {
-        for kind in [Kind::Apache, Kind::Hayloft] {
-            let name = format!("{}-{}", on.name(), name_of(kind));
-            let image = base.path().join(format!("{name}.image"));
-            nodes.push((
-                kind,
-                PowerDisk::on_image(&image, &base.path().join(name), on)?,
-            ));
-        }
+    let (mut names, mut on_disks) = (Vec::new(), Vec::new());
+    for (name, spec) in nodes() {
+        let image = base.path().join(format!("{name}.image"));
+        let disk = PowerDisk::on_image(&image, &base.path().join(name), on)?;
+        names.push(name);
+        on_disks.push((spec, disk));
     }
-    let whose: Vec<(Kind, FileSystem)> = nodes
-        .iter()
-        .map(|(kind, disk)| (*kind, disk.file_system()))
-        .collect();
-    let mut rig = Rig::start("durability", nodes)?;
-    let mut dice = Dice::new(options.seed);
-    let mut rows = Vec::new();
-    let mut text = String::new();
+    let mut rig = Rig::start_nodes("durability", on_disks)?;
+    let mut dice = Dice::new(run.options.seed);
     for line in &LINES {
-        let sums = all_rounds(&mut rig, line, options, &mut dice, tell)?;
-        rows.extend(
-            whose
-                .iter()
-                .zip(sums)
-                .map(|((kind, on), sums)| DurabilityRow {
-                    event: line.name.into(),
-                    file_system: on.name().into(),
-                    node: name_of(*kind).into(),
-                    sums,
-                }),
-        );
-        text = page(options, command, &rows);
-        let machine = hayloft_testkit::machine::describe();
-        let record = Record {
-            command,
-            machine,
-            seed: options.seed,
-            rows: &rows,
-        };
-        report::save_page(out, &text, "durability.json", &record)?;
+        run.rounds(part, &[(line.name, "")], &mut |turn, _| {
+            let writing = Duration::from_secs(turn.options.seconds);
+            let found = one(&mut rig, line, writing, &mut dice)?;
+            for (name, found) in names.iter().zip(found) {
+                turn.give_of(name, figures(&found));
+            }
+            Ok(())
+        })?;
     }
     let (cluster, _disks) = rig.into_cluster();
     cluster.succeed();
-    Ok(text)
+    Ok(())
 }
 
-fn name_of(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Apache => "stock",
-        Kind::Hayloft => "Hayloft",
-    }
+/// What is left of each node's after one event.
+fn one(rig: &mut Rig, line: &Line, writing: Duration, dice: &mut Dice) -> Result<Vec<PowerTally>> {
+    let longest = match line.event {
+        Event::PowerCut => writing,
+        _ => writing / 3,
+    };
+    // Not in step with the kernel's own intervals.
+    let less = Duration::from_millis(dice.below(5000)).min(longest / 4);
+    let round = Round {
+        event: line.event,
+        next: line.next,
+        syncs: line.syncs,
+        writing: longest - less,
+        seed: dice.below(u64::MAX >> 1),
+    };
+    let tally = |found: &_| {
+        let mut tally = PowerTally::default();
+        tally.add(found);
+        tally
+    };
+    Ok(rig.run(&round)?.iter().map(tally).collect())
 }
 
-/// The sums of each node over all rounds of an event.
-fn all_rounds(
-    rig: &mut Rig,
-    line: &Line,
-    options: &DurabilityOptions,
-    dice: &mut Dice,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Vec<PowerTally>> {
-    let mut sums = vec![PowerTally::default(); rig.disks().len()];
-    for number in 1..=options.rounds {
-        tell(&format!("{} ({number} of {})", line.name, options.rounds));
-        let longest = match line.event {
-            Event::PowerCut => options.writing,
-            _ => options.writing / 3,
-        };
-        // Not in step with the kernel's own intervals.
-        let less = Duration::from_millis(dice.below(5000)).min(longest / 4);
-        let round = Round {
-            event: line.event,
-            next: line.next,
-            syncs: line.syncs,
-            writing: longest - less,
-            seed: dice.below(u64::MAX >> 1),
-        };
-        for (sum, found) in sums.iter_mut().zip(rig.run(&round)?) {
-            sum.add(&found);
-        }
-    }
-    Ok(sums)
-}
-
-/// The table, and how to read it.
-#[must_use]
-pub fn page(options: &DurabilityOptions, command: &str, rows: &[DurabilityRow]) -> String {
-    let (old, older) = (OLD.as_secs(), OLDER.as_secs());
-    let mut text = format!(
-        "# Durability\n\nCommand: `{command}` (seed {})\n\n\
-         Each cell: how many acknowledgements are not readable afterwards, of how many. One\n\
-         replica of everything, {} rounds an event, stock NameNode and client. The last column:\n\
-         replicas that the NameNode counts on afterwards and that cannot be read.\n\n\
-         | event | file system | node | hflushed records | {old} s and older | closed blocks \
-         | {old} s and older | {older} s and older | hsynced records | closed with SYNC_BLOCK \
-         | unreadable of those counted on |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
-        options.seed, options.rounds
-    );
-    for row in rows {
-        let sums = &row.sums;
-        let counts = [
-            sums.flushed,
-            sums.flushed_old,
-            sums.closed,
-            sums.closed_old,
-            sums.closed_older,
-            sums.hsynced,
-            sums.closed_synced,
-            Count {
-                acknowledged: sums.counted_on,
-                lost: sums.unreadable,
-            },
-        ];
-        let cells: Vec<String> = counts.iter().map(cell).collect();
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} |",
-            row.event,
-            row.file_system,
-            row.node,
-            cells.join(" | ")
-        );
-    }
-    text
-}
-
-/// Nothing acknowledged is no promise kept.
-fn cell(count: &Count) -> String {
-    match count {
-        Count {
-            acknowledged: 0, ..
-        } => "-".into(),
-        Count { lost: 0, .. } => count.to_string(),
-        _ => format!("**{count}**"),
-    }
+fn figures(tally: &PowerTally) -> PeerFigures {
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
+    let number = |count: u64| count as f64;
+    let counts = [
+        ("flushed", "flushed_lost", tally.flushed),
+        ("flushed_old", "flushed_old_lost", tally.flushed_old),
+        ("closed", "closed_lost", tally.closed),
+        ("closed_old", "closed_old_lost", tally.closed_old),
+        ("closed_older", "closed_older_lost", tally.closed_older),
+        ("hsynced", "hsynced_lost", tally.hsynced),
+        ("closed_synced", "closed_synced_lost", tally.closed_synced),
+    ];
+    let both = |figures: PeerFigures, (all, lost, count): (&str, &str, Count)| {
+        figures
+            .with(all, number(count.acknowledged))
+            .with(lost, number(count.lost))
+    };
+    let figures = counts.into_iter().fold(PeerFigures::default(), both);
+    figures
+        .with("counted_on", number(tally.counted_on))
+        .with("unreadable", number(tally.unreadable))
+        .with("unreadable_open", number(tally.unreadable_open))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runner::page::ExperimentPage;
+    use crate::runner::record::{PeerSample, Record};
 
     #[test]
     fn the_table_has_a_row_a_node_and_losses_in_bold() {
         let count = |acknowledged, lost| Count { acknowledged, lost };
-        let row = DurabilityRow {
-            event: LINES[0].name.into(),
-            file_system: FileSystem::Xfs.name().into(),
-            node: name_of(Kind::Apache).into(),
-            sums: PowerTally {
-                closed: count(10, 3),
-                hsynced: count(7, 0),
-                ..PowerTally::default()
-            },
+        let tally = PowerTally {
+            closed: count(10, 3),
+            hsynced: count(7, 0),
+            ..PowerTally::default()
         };
-        let options = DurabilityOptions {
-            rounds: 2,
-            writing: Duration::from_secs(60),
-            seed: 9,
+        let one = |peer| PeerSample::first(("XFS", LINES[0].name, peer, ""), figures(&tally));
+        let samples = vec![one("stock"), one("stock"), one(OURS)];
+        let record = Record {
+            samples,
+            ..Record::default()
         };
-        let text = page(&options, "c", &[row.clone(), row]);
-        let wanted = "| kill -9 | XFS | stock | - | - | **3 of 10** | - | - | 0 of 7 | - | - |\n";
-        assert_eq!(text.matches(wanted).count(), 2, "{text}");
-        assert!(text.contains("`c` (seed 9)"), "{text}");
+        let text = ExperimentPage::new(&DURABILITY.shown, &record).body(2);
+        let stock = "| kill -9 | XFS | stock | 0/0 | 0/0 | **6/20** | 0/0 | 0/0 | 0/14 |";
+        assert!(text.contains(stock), "two rounds: {text}");
+        assert!(
+            text.contains("| kill -9 | XFS | Hayloft | 0/0 | 0/0 | **3/10** |"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_stock_node_has_both_ways_to_be_safe() {
+        let names: Vec<&str> = nodes().iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["stock", "stock-sync", "stock-behind", "Hayloft"]);
     }
 }

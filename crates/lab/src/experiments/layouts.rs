@@ -2,31 +2,91 @@
 //! each reading its own file, then another's; the HDFS/PVFS paper's Figures 5 and 9. [`SCALING`]:
 //! as many servers as clients; its Figures 8 and 10.
 
-use std::fmt::Write as _;
+use hayloft_testkit::error::Result;
 
-use super::marks::signs;
-use super::scaling::{
-    ExperimentRow, ExperimentStep, LAST, ScalingExperiment, last, of_linear, one_rack, share,
-    storage_host,
-};
-use super::{ExperimentOptions, in_words};
+use super::testbeds::{about, bring_up, measure, one_rack, slow_disks, storage_host};
+use crate::describe::Description;
+use crate::runner::options::ExperimentOptions;
+use crate::runner::table::{Plot, Shown};
+use crate::runner::{Experiment, Run};
 
 /// More clients on as many servers.
-pub const LAYOUTS: ScalingExperiment = ScalingExperiment {
+pub const LAYOUTS: Experiment = Experiment {
     name: "layouts",
-    about: "random, round-robin and hybrid layouts; clients read their own file or another's",
-    replicas: LAYOUT_REPLICAS,
-    steps: layout_steps,
-    tables: layout_tables,
+    question: "random, round-robin and hybrid layouts; clients read their own file or another's",
+    paper: "the HDFS/PVFS paper's Figures 5 and 9",
+    options: slow_links,
+    about: |options| {
+        let more = format!(
+            "Storage nodes: {}; {LAYOUT_REPLICAS} replicas on {LAYOUT_HOSTS} hosts, each a \
+             client's and a node's. `random` is the stock policy: first replica in the client's \
+             own host, the others at random.",
+            options.kind
+        );
+        about(options, &more)
+    },
+    measure: carry_out_layouts,
+    shown: Shown {
+        title: "Layouts",
+        tables: include_str!("tables/layouts.txt"),
+        plots: &[
+            Plot {
+                name: "write",
+                of: ("write", "mbs"),
+            },
+            Plot {
+                name: "read",
+                of: ("read", "mbs"),
+            },
+            Plot {
+                name: "read-other",
+                of: ("read other", "mbs"),
+            },
+        ],
+        paper: "The paper (50 servers, 10 Gbit/s links, up to 50 clients) gives curves, not \
+                figures. Its Figure 5: hybrid writes faster than round-robin, and both scale \
+                better than HDFS's random layout. Figure 9 (a), own file: hybrid and random read \
+                faster than round-robin, which keeps no copy with the writer. Figure 9 (b), \
+                another's file: all three alike, and at the rate of round-robin in (a).",
+        ..Shown::NOTHING
+    },
+    ..Experiment::OF_RATES
 };
 
 /// As many servers as clients.
-pub const SCALING: ScalingExperiment = ScalingExperiment {
+pub const SCALING: Experiment = Experiment {
     name: "scaling",
-    about: "the three layouts on 2, 4 and 8 servers with as many clients",
-    replicas: SCALING_REPLICAS,
-    steps: scaling_steps,
-    tables: scaling_tables,
+    question: "the three layouts on 2, 4 and 8 servers with as many clients",
+    paper: "the HDFS/PVFS paper's Figures 8 and 10",
+    options: slow_links,
+    about: |options| {
+        let more = format!(
+            "Storage nodes: {}; {SCALING_REPLICAS} replicas. Each server is a client, too, and \
+             reads its own file.",
+            options.kind
+        );
+        about(options, &more)
+    },
+    measure: carry_out_scaling,
+    shown: Shown {
+        title: "Layouts as servers grow",
+        tables: include_str!("tables/scaling.txt"),
+        plots: &[
+            Plot {
+                name: "write",
+                of: ("write", "mbs"),
+            },
+            Plot {
+                name: "read",
+                of: ("read", "mbs"),
+            },
+        ],
+        paper: "The paper (5 to 50 servers, three replicas) gives curves, not figures. Its Figure \
+                8: writing grows almost linearly with the servers in all layouts. Figure 10: \
+                reading does, too, and hybrid and random read faster than round-robin.",
+        ..Shown::NOTHING
+    },
+    ..Experiment::OF_RATES
 };
 
 /// `random` places as the stock policy does.
@@ -38,156 +98,86 @@ const LAYOUT_REPLICAS: u16 = 3;
 /// Two servers cannot hold three, and a server's share of the work shall not depend on how many
 /// there are.
 const SCALING_REPLICAS: u16 = 2;
+const CLIENTS: [usize; 3] = [1, 3, 6];
+const SERVERS: [usize; 3] = [2, 4, 8];
 
-fn layout_steps(options: &ExperimentOptions) -> Vec<ExperimentStep> {
-    let clients = [1, 3, 6].into_iter().filter(|n| *n <= options.largest);
-    let sizes: Vec<_> = clients.map(|clients| (LAYOUT_HOSTS, clients)).collect();
-    steps(options, &sizes, LAYOUT_REPLICAS, "both")
+/// Links slower than the disks: a copy in the client's own host is worth something, as in the
+/// paper.
+fn slow_links() -> ExperimentOptions {
+    ExperimentOptions {
+        link_mbit: 100,
+        ..slow_disks()
+    }
 }
 
-fn scaling_steps(options: &ExperimentOptions) -> Vec<ExperimentStep> {
-    let servers = [2, 4, 8].into_iter().filter(|n| *n <= options.largest);
-    let sizes: Vec<_> = servers.map(|servers| (servers, servers)).collect();
-    steps(options, &sizes, SCALING_REPLICAS, "own")
-}
-
-/// Every layout on these hosts with so many of them as clients.
-fn steps(
+/// A layout on so many hosts.
+fn described(
     options: &ExperimentOptions,
-    sizes: &[(usize, usize)],
-    replicas: u16,
+    layout: &str,
+    (servers, replicas): (usize, u16),
     read: &str,
-) -> Vec<ExperimentStep> {
-    let mut steps = Vec::new();
-    for layout in ALL_LAYOUTS {
-        for &(servers, clients) in sizes {
-            let hosts = (0..servers).map(|at| storage_host(at, true, options));
-            let mut described = one_rack(options, layout, hosts.collect(), read);
-            described.workload.clients = clients;
-            described.workload.replication = replicas;
-            steps.push(ExperimentStep {
-                arrangement: layout.into(),
-                clients,
-                described,
-            });
+) -> Description {
+    let hosts = (0..servers).map(|at| storage_host(at, true, options));
+    let mut described = one_rack(options, layout, hosts.collect(), read);
+    described.workload.replication = replicas;
+    described
+}
+
+/// One testbed a layout, and all numbers of clients on it.
+fn carry_out_layouts(run: &mut Run<'_>, part: &str) -> Result<()> {
+    let largest = run.options.largest;
+    let counts = || {
+        CLIENTS
+            .into_iter()
+            .filter(move |clients| *clients <= largest)
+    };
+    let first = counts().next().unwrap_or(1).to_string();
+    let peers = ALL_LAYOUTS.map(|layout| (first.as_str(), layout));
+    run.rounds(part, &peers, &mut |turn, at| {
+        let size = (LAYOUT_HOSTS, LAYOUT_REPLICAS);
+        let described = described(turn.options, ALL_LAYOUTS[at], size, "both");
+        let mut testbed = bring_up(turn, described)?;
+        for clients in counts() {
+            let mut workload = testbed.described().workload.clone();
+            (workload.clients, workload.mib) = (clients, turn.mib());
+            testbed.set_workload(workload);
+            measure(turn, &clients.to_string(), &testbed)?;
         }
-    }
-    steps
+        Ok(())
+    })
 }
 
-/// Rows with as many clients beside each other.
-fn by_clients(rows: &[ExperimentRow]) -> Vec<&ExperimentRow> {
-    let mut sorted: Vec<&ExperimentRow> = rows.iter().collect();
-    sorted.sort_by_key(|row| row.clients);
-    sorted
-}
-
-fn layout_tables(text: &mut String, rows: &[ExperimentRow]) {
-    let _ = writeln!(
-        text,
-        "{LAYOUT_HOSTS} hosts, each a client's and a node's. `random` is the stock policy: first \
-            replica in the client's own \
-         host, the others at random.\n\n\
-         | clients | layout | write MB/s | conflicts | disks busy | processors | read own file \
-         MB/s | read another's MB/s | disks busy | \
-         processors | {LAST}\n|---|---|---|---|---|---|---|---|---|---|---|---|---|"
-    );
-    for row in by_clients(rows) {
-        let _ = writeln!(
-            text,
-            "| {} | {}{} | {} | {:.0} % | {:.0} % | {:.0} % | {} | {} | {:.0} % | {:.0} % | {}",
-            row.clients,
-            row.arrangement,
-            signs(row.waited, None),
-            in_words(row.write),
-            row.conflicts.0 * 100.0,
-            row.busy.0 * 100.0,
-            row.cpu.0 * 100.0,
-            in_words(row.read),
-            row.read_other.map_or("-".into(), in_words),
-            row.busy.1 * 100.0,
-            row.cpu.1 * 100.0,
-            last(row),
-        );
+fn carry_out_scaling(run: &mut Run<'_>, part: &str) -> Result<()> {
+    let largest = run.options.largest;
+    for servers in SERVERS.into_iter().filter(|servers| *servers <= largest) {
+        let row = servers.to_string();
+        let peers = ALL_LAYOUTS.map(|layout| (row.as_str(), layout));
+        run.rounds(part, &peers, &mut |turn, at| {
+            let size = (servers, SCALING_REPLICAS);
+            let mut described = described(turn.options, ALL_LAYOUTS[at], size, "own");
+            described.workload.mib = turn.mib();
+            let testbed = bring_up(turn, described)?;
+            measure(turn, &row, &testbed).map(drop)
+        })?;
     }
-    text.push_str(
-        "\nThe paper (50 servers, 10 Gbit/s links, up to 50 clients) gives curves, not figures. \
-            Its Figure 5: hybrid writes \
-         faster than round-robin, and both scale better than HDFS's random layout. Figure 9 (a), \
-         own file: hybrid and random read faster \
-         than round-robin, which keeps no copy with the writer. Figure 9 (b), another's file: all \
-         three alike, and at the rate of \
-         round-robin in (a).\n",
-    );
-}
-
-fn scaling_tables(text: &mut String, rows: &[ExperimentRow]) {
-    let _ = writeln!(
-        text,
-        "Each server is a client, too, and reads its own file.\n\n\
-         | servers and clients | layout | write MB/s | of linear | disks busy | processors | read \
-         own file MB/s | of linear | disks busy | processors | {LAST}\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|"
-    );
-    for row in by_clients(rows) {
-        let _ = writeln!(
-            text,
-            "| {} | {}{} | {} | {} | {:.0} % | {:.0} % | {} | {} | {:.0} % | {:.0} % | {}",
-            row.clients,
-            row.arrangement,
-            signs(row.waited, None),
-            in_words(row.write),
-            share(of_linear(rows, row, |r| r.write.0)),
-            row.busy.0 * 100.0,
-            row.cpu.0 * 100.0,
-            in_words(row.read),
-            share(of_linear(rows, row, |r| r.read.0)),
-            row.busy.1 * 100.0,
-            row.cpu.1 * 100.0,
-            last(row),
-        );
-    }
-    text.push_str(
-        "\nThe paper (5 to 50 servers, three replicas) gives curves, not figures. Its Figure 8: \
-         writing grows almost linearly with the servers in all layouts. Figure 10: reading does, \
-         too, and hybrid and random read faster than round-robin.\n",
-    );
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::scaling::tests::{row, steps_are_right};
+    use super::super::testbeds::tests::is_right;
     use super::*;
 
     #[test]
     fn every_step_is_a_right_description() {
-        steps_are_right(LAYOUTS);
-        steps_are_right(SCALING);
-    }
-
-    #[test]
-    fn servers_grow_with_clients() {
-        for step in scaling_steps(&ExperimentOptions::default()) {
-            let hosts = step.described.hosts().count();
-            assert_eq!(hosts, step.clients, "{}", step.arrangement);
-            assert!(hosts >= usize::from(SCALING_REPLICAS));
+        for layout in ALL_LAYOUTS {
+            let sizes = SERVERS.map(|servers| (servers, SCALING_REPLICAS));
+            for size in sizes.into_iter().chain([(LAYOUT_HOSTS, LAYOUT_REPLICAS)]) {
+                let described = described(&slow_links(), layout, size, "own");
+                is_right(&described);
+                assert_eq!(described.clients(), size.0, "each server is a client");
+                assert!(size.0 >= usize::from(size.1), "as many servers as replicas");
+            }
         }
-    }
-
-    #[test]
-    fn pages_tell_linear_growth_and_mark_rows_that_processors_limited() {
-        let held_up = ExperimentRow {
-            waited: 0.4,
-            ..row("hybrid", 8, 60.0)
-        };
-        let rows = [row("hybrid", 2, 20.0), held_up];
-        let page = SCALING.page(&ExperimentOptions::default(), "c", &rows);
-        let first = "| 2 | hybrid | 20.0 (20.0 to 20.0) | 100 % |";
-        assert!(page.contains(first), "{page}");
-        let second = "| 8 | hybrid † | 60.0 (60.0 to 60.0) | 75 % |";
-        assert!(page.contains(second), "{page}");
-        assert!(page.contains("\n†: processors may have limited"), "{page}");
-        let page = LAYOUTS.page(&ExperimentOptions::default(), "c", &rows);
-        assert_eq!(page.matches("hybrid †").count(), 1, "{page}");
     }
 }

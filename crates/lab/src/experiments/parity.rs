@@ -1,18 +1,17 @@
 //! What parity costs writers, by the memory that new replicas may take until they are encoded: one
 //! node with eight modelled disks, which are the limit, and 6+1.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use serde_json::Value;
 
-use super::scaling::{one_rack, slug};
-use super::super_node::{DISKS, all_disks};
-use super::{ExperimentOptions, in_words, marks};
+use super::testbeds::{DISKS, SLOW_DISKS_BLOCK_MIB, all_disks, bring_up, one_rack, slow_disks};
 use crate::describe::{Description, HostSpec, WorkloadSpec};
-use crate::report::{self, spread};
+use crate::runner::options::ExperimentOptions;
+use crate::runner::record::PeerFigures;
+use crate::runner::table::{Bar, Shown, WantedRatio, pick};
+use crate::runner::{Experiment, PeerTurn, Run};
 use crate::sample::Watch;
 use crate::up::Testbed;
 use crate::workload::{self, WorkloadPhase};
@@ -20,19 +19,59 @@ use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::hayloft_binary;
 use hayloft_testkit::wait::{self, Seen};
 
-/// Its name.
-pub const NAME: &str = "parity";
-/// What it shows.
-pub(super) const ABOUT: &str = "writers with parity, by the memory for new replicas";
+/// The experiment.
+pub const PARITY: Experiment = Experiment {
+    name: "parity",
+    question: "writers with parity, by the memory for new replicas",
+    options,
+    about: |options| {
+        let (read, write) = options.disk_mbs;
+        format!(
+            "One Hayloft node with {DISKS} modelled hard disks (not real ones) of {read} MB/s \
+             reading and {write} MB/s writing, parity {SHAPE}, one replica in blocks of \
+             {BLOCK_MIB} MiB, {STREAMS} writers at once. A burst is {BURST_MIB} MiB of each \
+             writer, after which the disks rest; `with parity` is {} MiB of each, until a record \
+             of parity lies beside all but the last group. Each turn starts the node anew and \
+             writes {WARM_UPS} bursts that do not count: disks are the limit, whatever a JVM \
+             still compiles.",
+            options.mib
+        )
+    },
+    measure: carry_out,
+    shown: Shown {
+        title: "Parity and writers",
+        tables: include_str!("tables/parity.txt"),
+        wants: || {
+            vec![WantedRatio {
+                text: "bursts with 1024 MiB to those without parity".into(),
+                of: pick("", "", "1024 MiB", "burst", "mbs"),
+                over: pick("", "", NONE, "burst", "mbs"),
+                bar: Bar::Least(BURST_BAR),
+            }]
+        },
+        ..Shown::NOTHING
+    },
+    ..Experiment::OF_RATES
+};
+
 /// Sequential rates of its disks, MB/s: reading, writing. Two processors carry more than eight.
-pub const DISK_MBS: (u32, u32) = (6, 5);
+const DISK_MBS: (u32, u32) = (6, 5);
+/// The row that others are shares of.
+const NONE: &str = "no parity";
+
+pub(super) fn options() -> ExperimentOptions {
+    ExperimentOptions {
+        disk_mbs: DISK_MBS,
+        ..slow_disks()
+    }
+}
 
 const SHAPE: &str = "6+1";
 /// Members of a full group.
 pub(super) const MEMBERS: u64 = 6;
 /// Writers at once: one for each disk.
 const STREAMS: usize = 8;
-const BLOCK_MIB: u32 = 16;
+const BLOCK_MIB: u32 = SLOW_DISKS_BLOCK_MIB;
 /// What each writes in a burst, MiB.
 const BURST_MIB: u32 = 32;
 /// Not the limit here.
@@ -48,54 +87,8 @@ const BURST_BAR: f64 = 0.95;
 /// `hayloft.parity.memory`, MiB; `None`: without parity.
 const BUDGETS: [Option<u32>; 5] = [None, Some(0), Some(256), Some(512), Some(1024)];
 
-/// One budget.
-#[derive(Clone, Debug, Default, Serialize)]
-struct ParityRow {
-    /// MiB; `None`: without parity.
-    memory_mib: Option<u32>,
-    /// MB/s of bursts that are small beside the memory.
-    burst_mbs: Vec<f64>,
-    /// MB/s until what was written has parity too.
-    sustained_mbs: Vec<f64>,
-    /// Share of what was encoded that no disk was read for, 0 to 1; with warm-up.
-    from_memory: f64,
-    /// Share of the time in which processes could have gone on and had no processor, 0 to 1.
-    waited: f64,
-    /// Requests that the disks answered late.
-    late: u64,
-}
-
-/// Everything so far.
-#[derive(Clone, Debug, Default, Serialize)]
-struct ParityFindings {
-    rows: Vec<ParityRow>,
-}
-
-/// Carries it out and writes page and raw data to `out` after each row.
-///
-/// # Errors
-/// When the testbed does not come up, or a client fails; what was measured before is in `out`.
-pub fn run(
-    options: &ExperimentOptions,
-    command: &str,
-    (work, out): (&Path, &Path),
-    tell: &mut dyn FnMut(&str),
-) -> Result<String> {
-    let mut findings = ParityFindings::default();
-    let mut text = String::new();
-    for memory in BUDGETS {
-        let name = row_name(memory);
-        tell(&name);
-        let row = measure(memory, options, &work.join(slug(&name)), tell)?;
-        findings.rows.push(row);
-        text = page(options, command, &findings);
-        report::save_page(out, &text, "findings.json", &findings)?;
-    }
-    Ok(text)
-}
-
 fn row_name(memory: Option<u32>) -> String {
-    memory.map_or("no parity".into(), |mib| format!("{mib} MiB"))
+    memory.map_or(NONE.into(), |mib| format!("{mib} MiB"))
 }
 
 /// One node with all disks, and a client.
@@ -118,16 +111,16 @@ pub(super) fn described(memory: Option<u32>, options: &ExperimentOptions) -> Des
     described
 }
 
-fn measure(
-    memory: Option<u32>,
-    options: &ExperimentOptions,
-    work: &Path,
-    tell: &mut dyn FnMut(&str),
-) -> Result<ParityRow> {
-    let described = described(memory, options);
-    crate::up::down(&described.name, work)?;
-    let testbed = Testbed::up(described, work, false, tell)?;
-    let clients = workload::start_clients(&testbed, tell)?;
+fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
+    let names = BUDGETS.map(|memory| (String::new(), row_name(memory)));
+    run.rounds(part, &names, &mut |turn, at| measure(turn, BUDGETS[at]))
+}
+
+fn measure(turn: &mut PeerTurn<'_>, memory: Option<u32>) -> Result<()> {
+    let mut described = described(memory, turn.options);
+    described.workload.mib = turn.mib();
+    let testbed = bring_up(turn, described)?;
+    let clients = workload::start_clients(&testbed, &mut |what| turn.tell(what))?;
     let watch = Watch::begin(&testbed)?;
     let long = testbed.described().workload.clone();
     let burst = WorkloadSpec {
@@ -135,31 +128,29 @@ fn measure(
         ..long.clone()
     };
     let on = (&testbed, clients.as_slice(), &watch);
-    for number in 0..WARM_UPS {
-        tell(&format!("warming up, round {}", number + 1));
+    for number in 0..if turn.counts { WARM_UPS } else { 0 } {
+        turn.tell(&format!("warming up, round {}", number + 1));
         round(on, &burst, number, memory)?;
     }
-    let mut row = ParityRow {
-        memory_mib: memory,
-        ..ParityRow::default()
-    };
-    let mut waited = Vec::new();
-    for number in 0..options.rounds {
-        tell(&format!("round {}: a burst", number + 1));
-        row.burst_mbs.push(round(on, &burst, number, memory)?.0.mbs);
-        tell(&format!("round {}: until all has parity", number + 1));
-        let (phase, sustained) = round(on, &long, number, memory)?;
-        row.sustained_mbs.push(sustained);
-        waited.push(phase.waited());
-        row.late += phase.model.iter().map(|disk| disk.late).sum::<u64>();
-    }
-    row.waited = spread(waited).0;
+    turn.tell("a burst");
+    let (in_burst, _) = round(on, &burst, 0, memory)?;
+    turn.tell("until all has parity");
+    let (until, sustained) = round(on, &long, 0, memory)?;
+    let mut more = PeerFigures::default().with("mbs", sustained);
     if memory.is_some() {
         let status = pool_status(&testbed)?;
         let of = |name: &str| status[name].as_f64().unwrap_or(0.0);
-        row.from_memory = of("encoded_from_memory_bytes") / of("encoded_bytes").max(1.0);
+        // With the warm-up.
+        let share = of("encoded_from_memory_bytes") / of("encoded_bytes").max(1.0);
+        more = more.with("from_memory", share);
     }
-    Ok(row)
+    let outcome = workload::outcome(watch, vec![in_burst, until]);
+    let [in_burst, until] = &outcome.phases[..] else {
+        return Err(TestkitError::Talk("two phases were watched".into()));
+    };
+    turn.give("burst", in_burst.figures(testbed.described()));
+    turn.give("until parity", until.figures(testbed.described()).and(more));
+    Ok(())
 }
 
 /// Writes, and waits for parity; then what was written goes. Gives MB/s until all but one group
@@ -239,68 +230,17 @@ pub(super) fn pool_status(testbed: &Testbed) -> Result<Value> {
     })
 }
 
-fn page(options: &ExperimentOptions, command: &str, findings: &ParityFindings) -> String {
-    let mut text = format!(
-        "# Parity and writers\n\nCommand: `{command}`\n\n\
-         One node with {DISKS} modelled hard disks (not real ones) of {} MB/s reading and {} MB/s \
-         writing, parity {SHAPE}, one replica in blocks of {BLOCK_MIB} MiB, {STREAMS} writers at \
-         once, {} rounds; median (lowest to highest). {}. A burst is {BURST_MIB} MiB of each \
-         writer, after which the disks rest; `with parity` is {} MiB of each, until a record of \
-         parity lies beside all but the last group.\n\n\
-         | memory | burst MB/s | of none | with parity MB/s | of none | encoded from memory | \
-         waited for a processor | late |\n|---|---|---|---|---|---|---|---|\n",
-        options.disk_mbs.0,
-        options.disk_mbs.1,
-        options.rounds,
-        options.listed_conf(),
-        options.mib,
-    );
-    let median = |of: &[f64]| spread(of.to_vec()).0;
-    let none = findings.rows.iter().find(|row| row.memory_mib.is_none());
-    for row in &findings.rows {
-        let share = |of: fn(&ParityRow) -> &Vec<f64>| {
-            none.map_or("-".into(), |none| {
-                format!("{:.2}", median(of(row)) / median(of(none)))
-            })
-        };
-        let _ = writeln!(
-            text,
-            "| {}{} | {} | {} | {} | {} | {:.0} % | {:.0} % | {} |",
-            row_name(row.memory_mib),
-            marks::signs(row.waited, None),
-            in_words(spread(row.burst_mbs.clone())),
-            share(|row| &row.burst_mbs),
-            in_words(spread(row.sustained_mbs.clone())),
-            share(|row| &row.sustained_mbs),
-            row.from_memory * 100.0,
-            row.waited * 100.0,
-            row.late,
-        );
-    }
-    let most = findings.rows.last().zip(none);
-    if let Some((most, none)) = most.filter(|(most, _)| most.memory_mib.is_some()) {
-        let burst = median(&most.burst_mbs) / median(&none.burst_mbs);
-        let met = if burst >= BURST_BAR { "met" } else { "NOT met" };
-        let _ = writeln!(
-            text,
-            "\n- Bursts with {}: {burst:.2} of those without parity (asked: at least \
-             {BURST_BAR:.2}): {met}",
-            row_name(most.memory_mib)
-        );
-    }
-    text.push_str(&marks::legend(false));
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::testbeds::tests::is_right;
     use super::*;
-    use crate::experiments::scaling::tests::is_right;
+    use crate::runner::page::ExperimentPage;
+    use crate::runner::record::{PeerSample, Record};
 
     #[test]
     fn a_node_has_all_disks_and_the_memory_of_its_row() {
         for memory in BUDGETS {
-            let described = described(memory, &ExperimentOptions::default());
+            let described = described(memory, &options());
             is_right(&described);
             let conf = &described.conf;
             let wanted = memory.map(|mib| format!("{mib}m"));
@@ -311,27 +251,24 @@ mod tests {
         }
     }
 
-    fn row(memory_mib: Option<u32>, burst: f64, sustained: f64) -> ParityRow {
-        ParityRow {
-            memory_mib,
-            burst_mbs: vec![burst],
-            sustained_mbs: vec![sustained],
-            ..ParityRow::default()
-        }
-    }
-
     #[test]
     fn rows_are_shares_of_the_one_without_parity() {
         let bars = |burst| {
-            let findings = ParityFindings {
-                rows: vec![row(None, 40.0, 38.0), row(Some(512), burst, 19.0)],
+            let of = |memory, mbs| {
+                PeerSample::first(
+                    ("", "", &row_name(memory), "burst"),
+                    PeerFigures::of([("mbs", mbs)]),
+                )
             };
-            page(&ExperimentOptions::default(), "c", &findings)
+            let samples = vec![of(None, 40.0), of(Some(1024), burst)];
+            let record = Record {
+                samples,
+                ..Record::default()
+            };
+            ExperimentPage::new(&PARITY.shown, &record).body(2)
         };
         let good = bars(38.0);
-        assert!(
-            good.contains("| 512 MiB | 38.0 (38.0 to 38.0) | 0.95 | 19.0 (19.0 to 19.0) | 0.50 |")
-        );
+        assert!(good.contains("| 1024 MiB | 38.0 | 95 % |"), "{good}");
         assert!(good.contains(": met"), "{good}");
         assert!(bars(37.9).contains("NOT met"));
     }

@@ -8,100 +8,81 @@ mod jobs;
 mod layouts;
 mod loss;
 mod moosefs;
-mod page;
 mod reads;
 mod session;
+mod wants;
 
-use std::path::Path;
-
-use serde::Serialize;
-
-use super::{ExperimentOptions, chosen};
-use crate::report;
+use hayloft_bench::fair::stock::Stock;
 use hayloft_testkit::error::Result;
-use hayloft_testkit::machine;
-use loss::LossFinding;
-use session::PfsRow;
 
-/// Its name.
-pub const NAME: &str = "pfs";
-/// What it shows.
-pub(super) const ABOUT: &str = "Hadoop on a parallel file system (MooseFS) against HDFS";
-/// Links slower than the disks: a copy in the client's own host is worth something.
-pub const LINK_MBIT: u32 = 100;
-/// MiB that each client writes.
-pub const MIB: u32 = 32;
-/// Parts that can be run alone.
-pub const PARTS: [&str; 5] = ["read-sizes", "layouts", "memory", "loss", "jobs"];
+use super::testbeds::slow_disks;
+use crate::runner::options::ExperimentOptions;
+use crate::runner::table::Shown;
+use crate::runner::{Experiment, Run};
 
-/// Everything that was found.
-#[derive(Debug, Default, Serialize)]
-struct PfsFindings {
-    command: String,
-    machine: std::collections::BTreeMap<String, String>,
-    rounds: usize,
-    mib: u32,
-    rows: Vec<PfsRow>,
-    loss: Vec<LossFinding>,
-    jobs: Vec<jobs::PfsJobRow>,
-    bars: Vec<page::Bar>,
+/// The experiment.
+pub const PFS: Experiment = Experiment {
+    name: "pfs",
+    question: "Hadoop on a parallel file system (MooseFS) against HDFS",
+    paper: "the HDFS/PVFS paper's Figures 3 to 11",
+    parts: &["read-sizes", "layouts", "memory", "loss", "jobs"],
+    options: || ExperimentOptions {
+        // Slower than the disks: a copy in the client's own host is worth something.
+        link_mbit: 100,
+        mib: 32,
+        ..slow_disks()
+    },
+    about,
+    measure: carry_out,
+    shown: Shown {
+        title: "MooseFS and HDFS",
+        tables: include_str!("tables/pfs.txt"),
+        wants: wants::all,
+        ..Shown::NOTHING
+    },
+    ..Experiment::OF_RATES
+};
+
+fn about(options: &ExperimentOptions) -> String {
+    let (read, write) = options.disk_mbs;
+    format!(
+        "MooseFS: a master beside the NameNode, a chunk server and a FUSE mount on every \
+         host. HDFS runs on the same disks in the same run; its nodes are exchanged when \
+         another kind has its turn, and warmed then. Caches are dropped before reading; what \
+         was written is on the disk when its close returns (`HDD_FSYNC_BEFORE_CLOSE=1`). \
+         Links are shaped in rate, not in latency (tbf: there is no netem). {}\n\nFigure 4: \
+         one client reads a file of another host's server in calls of a size, links of that \
+         rate, the machine's own disk. Figures 5 and 7 to 10: a client on each server writes \
+         {} MiB with {} copies, reads it, then the next client's; modelled disks (not real \
+         ones) of {read} MB/s reading and {write} MB/s writing, links of {} Mbit/s, blocks of \
+         {} MiB. Figure 6: one client writes three copies to four servers on tmpfs, links no \
+         limit. Jobs: stock MapReduce on YARN, four hosts with {} containers each, {} files, \
+         two copies.",
+        Stock::EXPLAINED,
+        options.mib,
+        layouts::COPIES,
+        options.link_mbit,
+        options.block_mib,
+        jobs::CONTAINERS,
+        jobs::FILES,
+    )
 }
 
-/// Carries out these parts, all if none is named, and writes page and raw data to `out` after each
-/// step.
-///
-/// # Errors
-/// When something is missing, a testbed does not come up, or a client fails.
-pub fn run(
-    options: &ExperimentOptions,
-    parts: &[String],
-    command: &str,
-    (work, out): (&Path, &Path),
-    tell: &mut dyn FnMut(&str),
-) -> Result<String> {
-    let parts = chosen(NAME, &PARTS, parts)?;
+fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
     moosefs::check()?;
-    let mut findings = PfsFindings {
-        command: command.into(),
-        machine: machine::describe(),
-        rounds: options.rounds,
-        mib: options.mib,
-        ..PfsFindings::default()
-    };
-    let mut text = String::new();
-    let mut save = |findings: &mut PfsFindings| -> Result<()> {
-        findings.bars = page::bars(&findings.rows);
-        findings.bars.extend(page::job_bars(&findings.jobs));
-        text = page::page(options, findings);
-        report::save_page(out, &text, "findings.json", findings)
-    };
-    for part in parts {
-        tell(&format!("part {part}"));
-        let dir = work.join(part);
-        match part {
-            "read-sizes" => {
-                for link in reads::LINKS {
-                    let rows = reads::run(options, link, &dir, tell)?;
-                    findings.rows.extend(rows);
-                    save(&mut findings)?;
-                }
-            }
-            "layouts" => {
-                let servers = layouts::SERVERS.into_iter();
-                for servers in servers.filter(|servers| *servers <= options.largest) {
-                    let rows = layouts::run(options, servers, &dir, tell)?;
-                    findings.rows.extend(rows);
-                    save(&mut findings)?;
-                }
-            }
-            "memory" => {
-                let rows = layouts::run_on_memory(options, &dir, tell)?;
-                findings.rows.extend(rows);
-            }
-            "loss" => findings.loss = loss::run(options, &dir, tell)?,
-            _ => findings.jobs = jobs::run(options, &dir, tell)?,
+    match part {
+        "read-sizes" => reads::LINKS
+            .into_iter()
+            .try_for_each(|link| reads::carry_out(run, link)),
+        "layouts" => {
+            let largest = run.options.largest;
+            let mut servers = layouts::SERVERS
+                .into_iter()
+                .filter(|servers| *servers <= largest);
+            servers.try_for_each(|servers| layouts::carry_out(run, servers))
         }
-        save(&mut findings)?;
+        "memory" => layouts::carry_out_on_memory(run),
+        "loss" => loss::carry_out(run),
+        _ => jobs::carry_out(run),
     }
-    Ok(text)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::scaling::hosts_as_racks;
+use super::testbeds::hosts_as_racks;
 use crate::describe::{Description, HostSpec};
 use crate::net;
 use hayloft_testkit::error::{Result, TestkitError};

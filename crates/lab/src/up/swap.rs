@@ -1,5 +1,6 @@
 //! Clients of a testbed, and nodes of one kind in the place of the other.
 
+use hayloft_bench::fair::stock::client_flags;
 use hayloft_testkit::conf::Conf;
 
 use super::super::running::RunningNode;
@@ -27,7 +28,11 @@ impl Testbed {
         let dir = self.dir.join("clients").join(host);
         let mut conf = self.conf();
         conf.overlay(more).write_dir(&dir.join("conf"))?;
-        let jvm = Jvm::small(&dir.join("conf"), &dir, 512);
+        let jvm = Jvm {
+            conf_dir: dir.join("conf"),
+            log_dir: dir.clone(),
+            flags: client_flags(),
+        };
         let place = net::place(&self.described.name, host, None, false);
         let mut hadoop = self.hadoop.clone();
         jars.iter().cloned().for_each(|jar| hadoop.add_jar(jar));

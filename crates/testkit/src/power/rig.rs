@@ -100,6 +100,23 @@ impl Rig {
         nodes: Vec<(Kind, PowerDisk)>,
         engine: impl Fn(&PowerDisk) -> Result<Option<String>>,
     ) -> Result<Self> {
+        let spec = |(kind, disk): (Kind, PowerDisk)| {
+            let mut node = NodeSpec::new(kind);
+            if let Some(engine) = engine(&disk)? {
+                node = node.conf("hayloft.io.engine", engine);
+            }
+            Ok((node, disk))
+        };
+        let nodes = nodes.into_iter().map(spec).collect::<Result<_>>()?;
+        Self::start_nodes(name, nodes)
+    }
+
+    /// As [`Rig::start`], with nodes that have a configuration of their own; their volumes are the
+    /// disks.
+    ///
+    /// # Errors
+    /// As [`Rig::start`].
+    pub fn start_nodes(name: &str, nodes: Vec<(NodeSpec, PowerDisk)>) -> Result<Self> {
         if nodes.len() > NODES_MAX {
             return Err(TestkitError::Talk(format!("at most {NODES_MAX} nodes")));
         }
@@ -107,18 +124,16 @@ impl Rig {
             .names_in_memory()
             .conf("dfs.replication", 1)
             .conf("dfs.blocksize", BLOCK);
-        for ((kind, disk), (storage, _)) in nodes.iter().zip(TYPES) {
+        let kinds = nodes.iter().map(|(node, _)| node.kind).collect();
+        let mut disks = Vec::new();
+        for ((node, disk), (storage, _)) in nodes.into_iter().zip(TYPES) {
             let mut volume = VolumeSpec::typed(storage);
             volume.path = Some(disk.path().join("data"));
-            let mut node = NodeSpec::new(*kind).volumes(vec![volume]);
-            if let Some(engine) = engine(disk)? {
-                node = node.conf("hayloft.io.engine", engine);
-            }
-            builder = builder.node(node);
+            builder = builder.node(node.volumes(vec![volume]));
+            disks.push(disk);
         }
         let cluster = builder.start()?;
         let fs = cluster.driver()?;
-        let (kinds, disks): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
         for (_, (storage, policy)) in disks.iter().zip(TYPES) {
             let dir = format!("/{storage}");
             fs.fs(&["-mkdir", &dir])?;

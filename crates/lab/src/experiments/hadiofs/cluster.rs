@@ -6,14 +6,18 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::super::one_disk::{cold, megabytes};
-use super::{HadiofsNode, HadiofsRound, HadiofsWay, NULL, WAYS};
+use super::{HadiofsNode, HadiofsWay, NULL, WAYS};
+use crate::runner::PeerTurn;
+use crate::runner::options::ExperimentOptions;
+use crate::runner::record::PeerFigures;
+use hayloft_bench::fair::counters::{processors, waited_s};
+use hayloft_bench::fair::stock::{Medium, client_flags, ours};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::repository_root;
 use hayloft_testkit::node::{Kind, Node, NodeSpec, VolumeSpec};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, machine, procfs};
 
-pub(super) const BLOCK_MIB: u32 = 128;
 const PATH: &str = "/hadiofs";
 /// What a device has beside the rounds' files, chunks.
 const SPARE_CHUNKS: u64 = 4;
@@ -60,6 +64,7 @@ pub(super) struct Hadiofs {
     nodes: Vec<HadiofsNode>,
     dir: PathBuf,
     bytes: u64,
+    block_bytes: u64,
 }
 
 /// Each kind of node as often as a way needs it.
@@ -74,27 +79,26 @@ fn nodes() -> Vec<HadiofsNode> {
 
 impl Hadiofs {
     /// Room for so many rounds of each way.
-    pub fn start(dir: &Path, bytes: u64, rounds: usize) -> Result<Self> {
+    pub fn start(dir: &Path, options: &ExperimentOptions, rounds: usize) -> Result<Self> {
+        let [bytes, block_bytes] = [options.mib, options.block_mib].map(|mib| u64::from(mib) << 20);
         let plugin = Plugin::find()?;
         let rounds = u64::try_from(rounds).unwrap_or(u64::MAX);
         let mut builder = Cluster::builder("hadiofs")
             .names_in_memory()
-            .conf("dfs.blocksize", u64::from(BLOCK_MIB) << 20)
+            .conf("dfs.blocksize", block_bytes)
             .conf("dfs.replication", 1)
             .conf("dfs.datanode.du.reserved.pct", 0)
             .conf("dfs.namenode.redundancy.considerLoad", false)
             .conf("dfs.client.socket-timeout", 120_000);
         let nodes = nodes();
         for (at, node) in nodes.iter().enumerate() {
-            let kind = match node {
-                HadiofsNode::Stock => Kind::Apache,
-                _ => Kind::Hayloft,
-            };
             let volume = VolumeSpec::at(dir.join(format!("node-{at}")));
-            let mut spec = NodeSpec::new(kind).volumes(vec![volume]);
             let engine = match *node {
-                HadiofsNode::Stock => None,
-                HadiofsNode::Engine(name) => Some(name.to_owned()),
+                HadiofsNode::Stock(stock) => {
+                    builder = builder.node(stock.node(volume));
+                    continue;
+                }
+                HadiofsNode::Engine(name) => name.to_owned(),
                 HadiofsNode::Adios {
                     chunk_mib,
                     late_close,
@@ -102,21 +106,21 @@ impl Hadiofs {
                     // Each way that uses it, in each round: the room of removed files comes late.
                     let ways = WAYS.iter().filter(|way| way.node == *node).count();
                     let times = rounds * u64::try_from(ways).unwrap_or(u64::MAX);
-                    Some(plugin.engine(chunk_mib, late_close, times * bytes))
+                    plugin.engine(chunk_mib, late_close, times * bytes)
                 }
             };
-            if let Some(engine) = engine {
-                spec = spec.conf("hayloft.io.engine", engine);
-            }
+            let mut spec = NodeSpec::new(Kind::Hayloft).volumes(vec![volume]);
+            spec.conf = ours(Medium::Own, false).with("hayloft.io.engine", engine);
             builder = builder.node(spec);
         }
         let cluster = builder.start()?;
         Ok(Self {
-            client: cluster.driver()?,
+            client: cluster.driver_with_flags(client_flags())?,
             cluster,
             nodes,
             dir: dir.to_owned(),
             bytes,
+            block_bytes,
         })
     }
 
@@ -127,13 +131,35 @@ impl Hadiofs {
         theirs.map(|(at, _)| at).take(way.replicas).collect()
     }
 
-    fn cpu(&mut self, nodes: &[usize]) -> Result<f64> {
-        let mut all = 0.0;
+    /// Processor seconds of these nodes, those for which they and the client waited, and those of
+    /// the machine.
+    fn used(&mut self, nodes: &[usize]) -> Result<(f64, f64, f64)> {
+        let (mut all, mut waited) = (0.0, waited_s(self.client.pid()));
         for at in nodes {
-            let used = procfs::usage(self.cluster.node(*at).process()?.pid())?;
+            let pid = self.cluster.node(*at).process()?.pid();
+            let used = procfs::usage(pid)?;
             all += used.user_s + used.system_s;
+            waited += waited_s(pid);
         }
-        Ok(all)
+        Ok((all, waited, machine::busy_seconds()?))
+    }
+
+    /// What an operation took, beside what it was until then.
+    fn taken(
+        &mut self,
+        nodes: &[usize],
+        then: (f64, f64, f64),
+        began: Instant,
+    ) -> Result<PeerFigures> {
+        let now = self.used(nodes)?;
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(PeerFigures::of([
+            ("seconds", seconds),
+            ("s_gib", self.gib(now.0 - then.0)),
+            ("peer", (now.0 - then.0) / seconds),
+            ("waited", (now.1 - then.1) / seconds),
+            ("cpu", (now.2 - then.2) / seconds / processors()),
+        ]))
     }
 
     /// Data files of these nodes.
@@ -157,28 +183,32 @@ impl Hadiofs {
         Ok(answer)
     }
 
-    pub fn round(&mut self, way: HadiofsWay) -> Result<HadiofsRound> {
+    /// One turn of a way: its file is written, read and removed.
+    pub fn round(&mut self, turn: &mut PeerTurn<'_>, way: HadiofsWay) -> Result<()> {
         let nodes = self.of(way);
         let favored: Vec<String> = nodes
             .iter()
             .map(|at| self.cluster.node(*at).xfer())
             .collect();
         let streams = u64::from(way.writers);
-        let mut done = HadiofsRound::default();
         let write = json!({
             "path": PATH, "streams": streams, "bytes": self.bytes / streams,
-            "replication": way.replicas, "blockSize": u64::from(BLOCK_MIB) << 20,
+            "replication": way.replicas, "blockSize": self.block_bytes,
             "favored": favored,
         });
         machine::settle(&self.dir)?;
-        let (used, began) = (self.cpu(&nodes)?, Instant::now());
+        let (used, began) = (self.used(&nodes)?, Instant::now());
         let answer = self.call("writeStreams", write)?;
         machine::settle(&self.dir)?;
-        done.on_disk_mbs = megabytes(self.bytes) / began.elapsed().as_secs_f64();
-        done.acknowledged_mbs = rate(&answer)?;
-        let used = self.cpu(&nodes)? - used;
-        done.write_s_gib = self.gib(used);
-        let each = (self.bytes / streams).div_ceil(u64::from(BLOCK_MIB) << 20);
+        let on_disk = megabytes(self.bytes) / began.elapsed().as_secs_f64();
+        let taken = self.taken(&nodes, used, began)?;
+        turn.give(
+            "write",
+            taken
+                .with("mbs", rate(&answer)?)
+                .with("on_disk_mbs", on_disk),
+        );
+        let each = (self.bytes / streams).div_ceil(self.block_bytes);
         let wanted = usize::try_from(each * streams).unwrap_or(0);
         let there = self.blocks(&nodes);
         if there.iter().any(|blocks| *blocks != wanted) {
@@ -188,11 +218,10 @@ impl Hadiofs {
         }
         if way.node != NULL {
             cold()?;
-            let used = self.cpu(&nodes)?;
+            let (used, began) = (self.used(&nodes)?, Instant::now());
             let answer = self.call("readStreams", json!({"path": PATH, "streams": streams}))?;
-            done.read_mbs = rate(&answer)?;
-            let used = self.cpu(&nodes)? - used;
-            done.read_s_gib = self.gib(used);
+            let taken = self.taken(&nodes, used, began)?;
+            turn.give("read", taken.with("mbs", rate(&answer)?));
         }
         self.client.fs(&["-rm", "-r", "-skipTrash", PATH])?;
         wait::until("the removal of all blocks", REMOVED_LIMIT, || {
@@ -200,8 +229,7 @@ impl Hadiofs {
                 0 => Seen::Done(()),
                 some => Seen::NotYet(format!("{some} blocks")),
             })
-        })?;
-        Ok(done)
+        })
     }
 
     /// Ends it and leaves nothing of it.
@@ -240,11 +268,7 @@ mod tests {
             let there = all.iter().filter(|node| **node == way.node).count();
             assert!(there >= way.replicas, "{way:?}");
         }
-        assert_eq!(all.len(), 14);
-        let figures = WAYS.map(|way| way.figures).join(", ");
-        for figure in ["5.1a", "5.1b", "5.2", "5.3", "5.4", "5.5", "5.6"] {
-            assert!(figures.contains(figure), "{figure}");
-        }
+        assert_eq!(all.len(), 17);
     }
 
     #[test]

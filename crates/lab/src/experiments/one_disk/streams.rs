@@ -4,94 +4,85 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Serialize;
+use hayloft_bench::fair::stock::{Medium, Stock, client_flags, ours};
 use serde_json::json;
 
-use super::super::ExperimentOptions;
 use super::WatchedDisk;
 use super::files::Calls;
+use crate::runner::OURS;
+use crate::runner::options::ExperimentOptions;
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::modelled::MEDIA;
 use hayloft_testkit::node::{Kind, Node, NodeSpec, VolumeSpec};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver};
 
-/// Block size: the thesis'.
-const BLOCK_BYTES: u64 = 64 << 20;
 /// No phase takes longer.
 const PHASE_LIMIT: Duration = Duration::from_secs(1800);
 /// Until nodes have removed the blocks of removed files.
 const REMOVED_LIMIT: Duration = Duration::from_secs(120);
 /// Where clients put their files.
 const PATH: &str = "/streams";
-/// Compilers and collectors of JVMs as they come: they are measured.
-const JVM_FLAGS: [&str; 2] = ["-Xmx512m", "-Djava.net.preferIPv4Stack=true"];
 
 /// How streams come to the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StreamAccess {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::experiments) enum StreamAccess {
     /// As files of its file system.
     Files,
     /// Through the stock DataNode.
-    Stock,
-    /// Through the stock DataNode that sends to the disk what comes while it comes.
-    StockDrop,
+    Stock(Stock),
     /// Through ours.
     Hayloft,
 }
 
 impl StreamAccess {
     /// Those through nodes.
-    pub(in crate::experiments) const NODES: [Self; 3] =
-        [Self::Stock, Self::StockDrop, Self::Hayloft];
+    pub fn nodes() -> Vec<Self> {
+        let best = Stock::at_best(Medium::Rotating, false).iter();
+        best.map(|stock| Self::Stock(*stock))
+            .chain([Self::Hayloft])
+            .collect()
+    }
+
+    /// All of them, files first.
+    pub fn all() -> Vec<Self> {
+        std::iter::once(Self::Files).chain(Self::nodes()).collect()
+    }
 
     /// Its name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Files => "file system",
-            Self::Stock => "stock",
-            Self::StockDrop => "stock-drop",
-            Self::Hayloft => "Hayloft",
+            Self::Files => FILES,
+            Self::Stock(stock) => stock.name(),
+            Self::Hayloft => OURS,
         }
     }
 
     /// What the names mean, for a page.
-    pub(in crate::experiments) const EXPLAINED: &'static str = concat!(
-        "`stock`: Apache's DataNode with `io.file.buffer.size` of 128 KiB and 4 MiB of ",
-        "read-ahead. `stock-drop`: the same with `dfs.datanode.drop.cache.behind.writes` and ",
-        "`dfs.datanode.sync.behind.writes`. Hayloft: its default engine, ",
-        "told that the disk rotates. ",
-        "The client is the stock Java client, blocks have 64 MiB.",
-    );
+    pub fn explained(options: &ExperimentOptions) -> String {
+        format!(
+            "{} Hayloft: its default engine, told that the disk rotates. The client is the stock \
+             Java client, blocks have {} MiB.",
+            Stock::EXPLAINED,
+            options.block_mib
+        )
+    }
 
     fn spec(self, volume: PathBuf) -> NodeSpec {
-        let kind = match self {
-            Self::Hayloft => Kind::Hayloft,
-            _ => Kind::Apache,
-        };
-        let mut spec = NodeSpec::new(kind).volumes(vec![VolumeSpec::at(volume)]);
-        spec.jvm_flags = Some(jvm_flags());
-        if kind == Kind::Hayloft {
-            spec.conf.set(MEDIA.0, MEDIA.1);
-        } else {
-            spec.conf
-                .set("io.file.buffer.size", 128 << 10)
-                .set("dfs.datanode.readahead.bytes", 4 << 20);
+        let volume = VolumeSpec::at(volume);
+        if let Self::Stock(stock) = self {
+            return stock.node(volume);
         }
-        if self == Self::StockDrop {
-            spec.conf
-                .set("dfs.datanode.drop.cache.behind.writes", true)
-                .set("dfs.datanode.sync.behind.writes", true);
-        }
+        let mut spec = NodeSpec::new(Kind::Hayloft).volumes(vec![volume]);
+        spec.conf = ours(Medium::Rotating, false);
         spec
     }
 }
 
-fn jvm_flags() -> Vec<String> {
-    JVM_FLAGS.map(String::from).to_vec()
-}
+/// Name of streams without HDFS.
+pub(in crate::experiments) const FILES: &str = "file system";
+/// Block size: the thesis', MiB.
+pub(in crate::experiments) const THESIS_BLOCK_MIB: u32 = 64;
 
 /// Streams that write and read at the same time, each a file of its own.
 pub(in crate::experiments) trait StreamSource {
@@ -147,6 +138,7 @@ pub(in crate::experiments) struct HdfsStreams {
     client: Driver,
     cluster: Cluster,
     replicas: usize,
+    block_bytes: u64,
 }
 
 impl HdfsStreams {
@@ -160,10 +152,11 @@ impl HdfsStreams {
         replicas: usize,
         options: &ExperimentOptions,
     ) -> Result<Self> {
+        let block_bytes = u64::from(options.block_mib) << 20;
         let mut builder = Cluster::builder("one-disk")
             .names_in_memory()
             .conf("dfs.replication", replicas)
-            .conf("dfs.blocksize", BLOCK_BYTES)
+            .conf("dfs.blocksize", block_bytes)
             .conf("dfs.datanode.du.reserved.pct", 0)
             // A node that waits for a busy disk is slow, not gone.
             .conf("dfs.client.socket-timeout", 120_000);
@@ -176,9 +169,10 @@ impl HdfsStreams {
         }
         let cluster = builder.start()?;
         Ok(Self {
-            client: cluster.driver_with_flags(jvm_flags())?,
+            client: cluster.driver_with_flags(client_flags())?,
             cluster,
             replicas,
+            block_bytes,
         })
     }
 
@@ -216,7 +210,7 @@ impl StreamSource for HdfsStreams {
             "streams": streams,
             "bytes": each,
             "replication": self.replicas,
-            "blockSize": BLOCK_BYTES,
+            "blockSize": self.block_bytes,
         });
         self.call("writeStreams", arguments, all(streams, each))
     }
@@ -275,13 +269,12 @@ mod tests {
     }
 
     #[test]
-    fn only_the_stock_node_is_told_how_to_be_fast() {
-        let spec = |access: StreamAccess| access.spec("/d".into());
-        let has = |access, key: &str| format!("{:?}", spec(access).conf).contains(key);
-        assert!(has(StreamAccess::Stock, "dfs.datanode.readahead.bytes"));
-        assert!(!has(StreamAccess::Stock, "sync.behind.writes"));
-        assert!(has(StreamAccess::StockDrop, "sync.behind.writes"));
-        assert!(!has(StreamAccess::Hayloft, "readahead"));
-        assert_eq!(spec(StreamAccess::Hayloft).kind, Kind::Hayloft);
+    fn every_way_through_nodes_is_a_node_of_its_kind() {
+        let names: Vec<&str> = StreamAccess::all().iter().map(|one| one.name()).collect();
+        assert_eq!(names, [FILES, "stock", "stock-drop", OURS]);
+        for access in StreamAccess::nodes() {
+            let stock = matches!(access, StreamAccess::Stock(_));
+            assert_eq!(access.spec("/d".into()).kind == Kind::Apache, stock);
+        }
     }
 }

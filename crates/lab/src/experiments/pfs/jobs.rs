@@ -1,24 +1,25 @@
 //! Figures 3 and 11: jobs on YARN over `pfs://` and HDFS, and what each module of the shim brings
 //! to a grep.
 
-use std::path::Path;
-
-use serde::Serialize;
+use hayloft_bench::fair::stock::{BLOCK_MIB, Medium};
 use serde_json::{Value, json};
 
 use super::layouts;
 use super::moosefs::{self, MooseFs};
-use super::session::{self, Way};
-use crate::experiments::ExperimentOptions;
-use crate::report::spread;
+use super::session::{Hosts, Session};
+use crate::experiments::testbeds::peers_on;
+use crate::runner::record::PeerFigures;
+use crate::runner::{PeerTurn, Run};
 use crate::up::Testbed;
-use crate::workload::{self, PHASE_LIMIT};
+use crate::workload::{self, Moved, PHASE_LIMIT};
 use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::{Driver, ToolRun};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::yarn::{FinishedJob, Yarn};
 
+/// What the part is called.
+pub(super) const PART: &str = "jobs";
 /// Hosts, each with a chunk server, a DataNode and a NodeManager.
 const SERVERS: usize = 4;
 /// Copies of every file.
@@ -84,17 +85,6 @@ const MODULES: [Modules; 4] = [
     },
 ];
 
-/// What a job took, over all rounds.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct PfsJobRow {
-    pub way: &'static str,
-    pub job: &'static str,
-    /// From submission to end.
-    pub seconds: (f64, f64, f64),
-    /// Map tasks that ran where their data are, of all; none for jobs without data to read.
-    pub local_maps: Option<(u64, u64)>,
-}
-
 /// A job with its class and arguments, for a directory.
 struct Job {
     name: &'static str,
@@ -147,50 +137,68 @@ const JOBS: [Job; 4] = [
     },
 ];
 
-/// A job over a way that was seen.
-type Seen = (&'static str, &'static str, FinishedJob);
+/// Where a way has its files, with what and which of the jobs it runs.
+#[derive(Clone, Copy)]
+enum JobWay {
+    /// HDFS with nodes of this kind.
+    Hdfs(&'static str, &'static str),
+    /// `pfs://`: all jobs as it shall be, the grep without modules.
+    Pfs(Modules),
+}
+
+impl JobWay {
+    fn all() -> Vec<Self> {
+        let nodes = peers_on(Medium::Rotating).into_iter();
+        let nodes = nodes.map(|(name, kind)| Self::Hdfs(name, kind));
+        nodes.chain(MODULES.map(Self::Pfs)).collect()
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hdfs(name, _) => name,
+            Self::Pfs(modules) => modules.name,
+        }
+    }
+
+    fn jobs(self) -> &'static [Job] {
+        match self {
+            Self::Pfs(modules) if !(modules.buffer && modules.map) => &JOBS[2..3],
+            _ => &JOBS,
+        }
+    }
+}
+
+/// Carries it out: every way has its turn in each round, the first of which does not count.
+pub(super) fn carry_out(run: &mut Run<'_>) -> Result<()> {
+    let described = layouts::described(run.options, SERVERS, false);
+    let mut hosts = Hosts::start(described, &["s0".into()], &run.work.join(PART), run.tell)?;
+    (run.tell)("starting YARN");
+    let yarn = start_yarn(&hosts.testbed, &hosts.moose)?;
+    let ways = JobWay::all();
+    let peers: Vec<_> = ways.iter().map(|way| ("", way.name())).collect();
+    run.rounds(PART, &peers, &mut |turn, at| {
+        let way = ways[at];
+        let kind = match way {
+            JobWay::Hdfs(_, kind) => Some(kind),
+            JobWay::Pfs(_) => None,
+        };
+        let warm = hosts.be(kind, turn)?;
+        let on = On {
+            hosts: &hosts,
+            yarn: &yarn,
+            client: &hosts.clients[0].1,
+            mib: turn.mib(),
+        };
+        on.turn(way, turn, warm)
+    })
+}
 
 /// Where jobs run.
 struct On<'a> {
-    moose: &'a MooseFs,
+    hosts: &'a Hosts,
     yarn: &'a Yarn,
     client: &'a Driver,
     mib: u32,
-}
-
-/// Carries it out in `dir`.
-pub(super) fn run(
-    options: &ExperimentOptions,
-    dir: &Path,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Vec<PfsJobRow>> {
-    let described = layouts::described(options, SERVERS, false);
-    crate::up::down(&described.name, dir)?;
-    let mut testbed = Testbed::up(described, dir, false, tell)?;
-    let moose = MooseFs::start(&testbed)?;
-    tell("starting YARN");
-    let yarn = start_yarn(&testbed, &moose)?;
-    let clients = session::clients(&testbed, &["s0".into()])?;
-    let mut seen: Vec<Seen> = Vec::new();
-    for kind in [Way::STOCK, Way::HAYLOFT] {
-        if kind == Way::HAYLOFT {
-            testbed.exchange_nodes("hayloft")?;
-        }
-        let on = On {
-            moose: &moose,
-            yarn: &yarn,
-            client: &clients[0].1,
-            mib: options.mib,
-        };
-        for round in 0..options.rounds {
-            tell(&format!("jobs, {kind}: round {round}"));
-            on.all((kind, json!({}), "/jobs"), &JOBS, &mut seen)?;
-            if kind == Way::STOCK {
-                on.over_pfs(tell, &mut seen)?;
-            }
-        }
-    }
-    Ok(rows(&seen))
 }
 
 /// A NodeManager on every host that knows the host's own mounts.
@@ -214,24 +222,34 @@ fn start_yarn(testbed: &Testbed, moose: &MooseFs) -> Result<Yarn> {
 }
 
 impl On<'_> {
-    /// All jobs over `pfs://` as it shall be, and the grep without modules.
-    fn over_pfs(&self, tell: &mut dyn FnMut(&str), seen: &mut Vec<Seen>) -> Result<()> {
-        for modules in MODULES {
-            tell(modules.name);
-            let way = (modules.name, self.conf(modules), "pfs:///jobs");
-            if modules.buffer && modules.map {
-                self.jobs(&way, &JOBS, seen)?;
-            } else {
-                self.jobs(&way, &JOBS[2..3], seen)?;
-            }
+    /// All jobs of a way, one after the other, each with cold caches; then its files go. A way that
+    /// only reads has its input written before.
+    fn turn(&self, way: JobWay, turn: &mut PeerTurn<'_>, warm: f64) -> Result<()> {
+        let (conf, dir) = match way {
+            JobWay::Hdfs(..) => (json!({}), "/jobs"),
+            JobWay::Pfs(modules) => (self.conf(modules), "pfs:///jobs"),
+        };
+        let mut session = Session::begin(self.hosts)?;
+        let jobs = way.jobs();
+        let written_before = usize::from(jobs[0].reads);
+        if written_before > 0 {
+            self.run(&JOBS[0], (&self.conf(MODULES[0]), dir), &mut session)?;
         }
-        self.remove("pfs:///jobs", self.conf(MODULES[0]))
+        let mut ended = Vec::new();
+        for job in jobs {
+            ended.push(self.run(job, (&conf, dir), &mut session)?);
+        }
+        session.give(turn, warm, written_before);
+        for (job, ended) in jobs.iter().zip(ended) {
+            turn.add(job.name, figures(job, &ended));
+        }
+        self.remove(dir, conf)
     }
 
     /// What a job over `pfs://` is configured with; each container fills in its own host.
     fn conf(&self, modules: Modules) -> Value {
         let direct = !modules.buffer;
-        let mut conf = self.moose.conf("s0", COPIES, "hybrid", direct);
+        let mut conf = self.hosts.moose.conf("s0", COPIES, "hybrid", direct);
         let own = |variable: &str, conf: &Conf, key: &str| {
             format!("${{env.{variable}:-{}}}", conf.get(key).unwrap_or_default())
         };
@@ -245,48 +263,41 @@ impl On<'_> {
         conf.iter().map(|(k, v)| (k.to_owned(), json!(v))).collect()
     }
 
-    fn all(
-        &self,
-        way: (&'static str, Value, &str),
-        jobs: &[Job],
-        seen: &mut Vec<Seen>,
-    ) -> Result<()> {
-        self.jobs(&way, jobs, seen)?;
-        self.remove(way.2, way.1)
-    }
-
     fn remove(&self, path: &str, conf: Value) -> Result<()> {
         let request = json!({"path": path, "conf": conf});
         self.client.call("delete", request).map(drop)
     }
 
-    /// Runs jobs one after the other, each with cold caches.
-    fn jobs(
+    /// Runs a job with cold caches; what YARN says of it.
+    fn run(
         &self,
-        (way, conf, dir): &(&'static str, Value, &str),
-        jobs: &[Job],
-        seen: &mut Vec<Seen>,
-    ) -> Result<()> {
-        for job in jobs {
-            workload::empty_page_cache()?;
-            let before = self.yarn.finished(self.client)?.len();
-            let arguments = (job.arguments)(dir);
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            let request = self.request(conf);
+        job: &Job,
+        (conf, dir): (&Value, &str),
+        session: &mut Session<'_>,
+    ) -> Result<FinishedJob> {
+        workload::empty_page_cache()?;
+        let before = self.yarn.finished(self.client)?.len();
+        let arguments = (job.arguments)(dir);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let request = self.request(conf);
+        session.watched(job.name, || {
             let begun = self.client.begin_tool(job.class, &arguments, request)?;
-            ToolRun::from(begun.wait_at_most(PHASE_LIMIT)?).ok()?;
-            // A grep's second job sorts what was found.
-            let ended = self.yarn.finished(self.client)?.into_iter().nth(before);
-            let ended = ended.filter(|ended| ended.succeeded);
-            let ended = ended.ok_or_else(|| {
-                TestkitError::Expectation(format!("{} over {way} left no history", job.name))
-            })?;
-            seen.push((way, job.name, ended));
-            if job.name == GREP {
-                self.remove(&format!("{dir}/found"), conf.clone())?;
-            }
+            let run = ToolRun::from(begun.wait_at_most(PHASE_LIMIT)?).ok()?;
+            Ok(vec![Moved {
+                bytes: (u64::from(self.mib) << 20) * u64::from(FILES),
+                nanos: run.millis.saturating_mul(1_000_000),
+            }])
+        })?;
+        // A grep's second job sorts what was found.
+        let ended = self.yarn.finished(self.client)?.into_iter().nth(before);
+        let ended = ended.filter(|ended| ended.succeeded);
+        let ended = ended.ok_or_else(|| {
+            TestkitError::Expectation(format!("{} in {dir} left no history", job.name))
+        })?;
+        if job.name == GREP {
+            self.remove(&format!("{dir}/found"), conf.clone())?;
         }
-        Ok(())
+        Ok(ended)
     }
 
     fn request(&self, more: &Value) -> Value {
@@ -296,7 +307,7 @@ impl On<'_> {
             "mapreduce.randomwriter.bytespermap": each,
             "mapreduce.randomwriter.totalbytes": each * u64::from(FILES),
             "dfs.replication": COPIES,
-            "dfs.blocksize": 64 << 20,
+            "dfs.blocksize": u64::from(BLOCK_MIB) << 20,
         });
         for part in [own, more.clone()] {
             if let (Some(into), Value::Object(part)) = (request["conf"].as_object_mut(), part) {
@@ -307,24 +318,14 @@ impl On<'_> {
     }
 }
 
+/// Seconds from submission to end, and map tasks that ran where their data are; none for jobs
+/// without data to read.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-fn rows(seen: &[Seen]) -> Vec<PfsJobRow> {
-    let mut rows: Vec<PfsJobRow> = Vec::new();
-    for (way, job, _) in seen {
-        if rows.iter().any(|row| row.way == *way && row.job == *job) {
-            continue;
-        }
-        let all = || seen.iter().filter(|(w, j, _)| w == way && j == job);
-        let count = |name| all().map(|(_, _, ended)| ended.counter(name)).sum();
-        let reads = JOBS.iter().any(|one| one.name == *job && one.reads);
-        rows.push(PfsJobRow {
-            way,
-            job,
-            seconds: spread(all().map(|(_, _, e)| e.millis as f64 / 1e3).collect()),
-            local_maps: reads.then(|| (count("DATA_LOCAL_MAPS"), count("TOTAL_LAUNCHED_MAPS"))),
-        });
-    }
-    rows
+fn figures(job: &Job, ended: &FinishedJob) -> PeerFigures {
+    let count = |name: &str| job.reads.then(|| ended.counter(name) as f64);
+    PeerFigures::of([("seconds", ended.millis as f64 / 1e3)])
+        .with_some("maps_local", count("DATA_LOCAL_MAPS"))
+        .with_some("maps", count("TOTAL_LAUNCHED_MAPS"))
 }
 
 #[cfg(test)]
@@ -343,19 +344,23 @@ mod tests {
     }
 
     #[test]
-    fn rounds_of_a_job_become_a_row_and_writers_have_no_place() {
-        let seen = [
-            (BOTH, "write", ended(1000, 0, 8)),
-            (BOTH, GREP, ended(2000, 7, 8)),
-            (NEITHER, GREP, ended(9000, 0, 8)),
-            (BOTH, GREP, ended(4000, 8, 8)),
-        ];
-        let rows = rows(&seen);
-        let of = |at: usize| (rows[at].way, rows[at].job, rows[at].local_maps);
-        assert_eq!(of(0), (BOTH, "write", None));
-        assert_eq!(of(1), (BOTH, GREP, Some((15, 16))));
-        assert_eq!(of(2), (NEITHER, GREP, Some((0, 8))));
-        assert!((rows[1].seconds.1 - 2.0).abs() < 1e-9 && (rows[1].seconds.2 - 4.0).abs() < 1e-9);
+    fn writers_have_no_place() {
+        let ended = ended(2000, 7, 8);
+        assert_eq!(figures(&JOBS[0], &ended).get("maps"), None);
+        let grep = figures(&JOBS[2], &ended);
+        assert_eq!(
+            (grep.get("seconds"), grep.get("maps_local")),
+            (Some(2.0), Some(7.0))
+        );
+    }
+
+    #[test]
+    fn every_kind_of_node_runs_all_jobs() {
+        let all = JobWay::all();
+        let names: Vec<&str> = all.iter().map(|way| way.name()).collect();
+        assert_eq!(names[..4], ["stock-sync", "stock-behind", "Hayloft", BOTH]);
+        assert!(all[..4].iter().all(|way| way.jobs().len() == JOBS.len()));
+        assert!(all[4..].iter().all(|way| way.jobs()[0].name == GREP));
     }
 
     #[test]

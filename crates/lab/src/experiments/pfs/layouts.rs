@@ -1,16 +1,14 @@
 //! Figures 5 and 7 to 10: clients, one on each server, write files of their own with two copies,
 //! read them, and read another client's. Figure 6: the same writers on memory.
 
-use std::path::Path;
-
+use hayloft_bench::fair::stock::Medium;
 use serde_json::{Value, json};
 
-use super::moosefs::MooseFs;
-use super::session::{self, PfsRow, Session, Way};
+use super::session::{Hosts, Session, Way};
 use crate::describe::{Description, DiskSpec};
-use crate::experiments::ExperimentOptions;
-use crate::experiments::scaling::storage_host;
-use crate::up::Testbed;
+use crate::experiments::testbeds::{one_rack, peers_on, storage_host};
+use crate::runner::Run;
+use crate::runner::options::ExperimentOptions;
 use hayloft_testkit::error::Result;
 
 /// Servers of the steps.
@@ -26,6 +24,9 @@ const MEMORY_SERVERS: usize = 4;
 const MEMORY_COPIES: usize = 3;
 /// Not a limit beside memory and processors.
 const MEMORY_LINK_MBIT: u32 = 100_000;
+/// What the figures are called.
+pub(super) const FILES: &str = "5, 7 to 10";
+pub(super) const MEMORY: &str = "6";
 pub(super) const ONE_STREAM: &str = "write, 1 stream";
 pub(super) const FOUR_STREAMS: &str = "write, 4 streams";
 
@@ -44,135 +45,94 @@ pub(super) fn described(options: &ExperimentOptions, servers: usize, memory: boo
         host
     };
     let hosts = (0..servers).map(host).collect();
-    let mbit = if memory {
-        MEMORY_LINK_MBIT
-    } else {
-        options.link_mbit
-    };
+    if memory {
+        options.link_mbit = MEMORY_LINK_MBIT;
+    }
     Description {
-        conf: options.conf.clone(),
-        ..Description::one_rack("pfs", "stock", mbit, hosts)
+        name: "pfs".into(),
+        ..one_rack(&options, "stock", hosts, "own")
     }
 }
 
-/// One number of servers on modelled disks, in `dir`.
-pub(super) fn run(
-    options: &ExperimentOptions,
-    servers: usize,
-    dir: &Path,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Vec<PfsRow>> {
-    let ways = LAYOUTS.map(|layout| Way::Copies(layout, COPIES));
-    let described = described(options, servers, false);
-    let hosts: Vec<String> = (0..servers).map(|at| format!("s{at}")).collect();
-    in_turn(
-        "5, 7 to 10",
-        described,
-        (&ways, COPIES),
-        &hosts,
-        dir,
-        tell,
-        &mut |session, ways, tell| {
-            for round in 0..=options.rounds {
-                tell(&format!("{servers} servers: round {round}"));
-                for &way in ways {
-                    files(
-                        session,
-                        way,
-                        u64::from(options.mib) << 20,
-                        round.checked_sub(1),
-                    )?;
-                }
-            }
-            Ok(())
-        },
-    )
+/// Ways over MooseFS, and HDFS by the kinds of its nodes.
+fn ways(copies: usize, memory: bool) -> Vec<(Way, Option<&'static str>)> {
+    let medium = if memory {
+        Medium::Memory
+    } else {
+        Medium::Rotating
+    };
+    let moose = LAYOUTS.map(|layout| (Way::Copies(layout, copies), None));
+    let nodes = peers_on(medium).into_iter();
+    let nodes = nodes.map(|(name, kind)| (Way::Hdfs(name, copies), Some(kind)));
+    moose.into_iter().chain(nodes).collect()
 }
 
-/// Figure 6: one client on tmpfs, three copies, in `dir`.
-pub(super) fn run_on_memory(
-    options: &ExperimentOptions,
-    dir: &Path,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Vec<PfsRow>> {
-    let ways = LAYOUTS.map(|layout| Way::Copies(layout, MEMORY_COPIES));
-    let described = described(options, MEMORY_SERVERS, true);
-    let bytes = u64::from(options.mib) << 20;
-    let hosts = ["s0".to_owned()];
-    in_turn(
-        "6",
-        described,
-        (&ways, MEMORY_COPIES),
-        &hosts,
-        dir,
-        tell,
-        &mut |session, ways, tell| {
-            for round in 0..=options.rounds {
-                tell(&format!("on memory: round {round}"));
-                for &way in ways {
-                    for (streams, what, each) in
-                        [(1, ONE_STREAM, bytes * 4), (4, FOUR_STREAMS, bytes)]
-                    {
-                        let request =
-                            |_| ("run".into(), json!({"streams": streams, "bytes": each}));
-                        session.all((way, what), round.checked_sub(1), "writeStreams", request)?;
-                        session.remove(way, "run")?;
-                    }
-                }
-            }
-            Ok(())
-        },
-    )
+/// One number of servers on modelled disks.
+pub(super) fn carry_out(run: &mut Run<'_>, servers: usize) -> Result<()> {
+    let names: Vec<String> = (0..servers).map(|at| format!("s{at}")).collect();
+    let (described, dir) = (
+        described(run.options, servers, false),
+        run.work.join("layouts"),
+    );
+    let mut hosts = Hosts::start(described, &names, &dir, run.tell)?;
+    let (ways, row) = (ways(COPIES, false), servers.to_string());
+    let peers: Vec<_> = ways
+        .iter()
+        .map(|(way, _)| (row.as_str(), way.name()))
+        .collect();
+    run.rounds(FILES, &peers, &mut |turn, at| {
+        let (way, kind) = ways[at];
+        let warm = hosts.be(kind, turn)?;
+        let mut session = Session::begin(&hosts)?;
+        files(&mut session, way, (servers, u64::from(turn.mib()) << 20))?;
+        session.give(turn, warm, 0);
+        Ok(())
+    })
 }
 
-type Measure<'a> = dyn FnMut(&mut Session<'_>, &[Way], &mut dyn FnMut(&str)) -> Result<()> + 'a;
-
-/// Measures `ways` and stock HDFS on the disks of a testbed, then HDFS of Hayloft nodes on them.
-fn in_turn(
-    figure: &'static str,
-    described: Description,
-    (ways, copies): (&[Way], usize),
-    hosts: &[String],
-    dir: &Path,
-    tell: &mut dyn FnMut(&str),
-    measure: &mut Measure<'_>,
-) -> Result<Vec<PfsRow>> {
-    crate::up::down(&described.name, dir)?;
-    let mut testbed = Testbed::up(described, dir, false, tell)?;
-    let moose = MooseFs::start(&testbed)?;
-    let clients = session::clients(&testbed, hosts)?;
-    let mut all = ways.to_vec();
-    all.push(Way::Hdfs(Way::STOCK, copies));
-    let mut session = Session::begin(figure, (&testbed, &moose), &clients)?;
-    measure(&mut session, &all, tell)?;
-    let mut rows = session.end();
-    testbed.exchange_nodes("hayloft")?;
-    let mut session = Session::begin(figure, (&testbed, &moose), &clients)?;
-    measure(&mut session, &[Way::Hdfs(Way::HAYLOFT, copies)], tell)?;
-    rows.extend(session.end());
-    Ok(rows)
+/// Figure 6: one client on tmpfs, three copies.
+pub(super) fn carry_out_on_memory(run: &mut Run<'_>) -> Result<()> {
+    let described = described(run.options, MEMORY_SERVERS, true);
+    let mut hosts = Hosts::start(
+        described,
+        &["s0".into()],
+        &run.work.join("memory"),
+        run.tell,
+    )?;
+    let (ways, row) = (ways(MEMORY_COPIES, true), MEMORY_SERVERS.to_string());
+    let peers: Vec<_> = ways
+        .iter()
+        .map(|(way, _)| (row.as_str(), way.name()))
+        .collect();
+    run.rounds(MEMORY, &peers, &mut |turn, at| {
+        let (way, kind) = ways[at];
+        let warm = hosts.be(kind, turn)?;
+        let mut session = Session::begin(&hosts)?;
+        let bytes = u64::from(turn.mib()) << 20;
+        for (streams, what, each) in [(1, ONE_STREAM, bytes * 4), (4, FOUR_STREAMS, bytes)] {
+            let request = |_| ("run".into(), json!({"streams": streams, "bytes": each}));
+            session.all((way, what), "writeStreams", request)?;
+            session.remove(way, "run")?;
+        }
+        session.give(turn, warm, 0);
+        Ok(())
+    })
 }
 
 /// Every client writes its file, reads it, and reads the next client's.
-fn files(session: &mut Session<'_>, way: Way, bytes: u64, round: Option<usize>) -> Result<()> {
-    let clients = session.clients.len();
+fn files(session: &mut Session<'_>, way: Way, (clients, bytes): (usize, u64)) -> Result<()> {
     let own = |more: Value| move |at: usize| (format!("run/c{at}"), more.clone());
-    session.all(
-        (way, WRITE),
-        round,
-        "writeStreams",
-        own(json!({ "bytes": bytes })),
-    )?;
-    session.all((way, READ), round, "readStreams", own(json!({})))?;
+    session.all((way, WRITE), "writeStreams", own(json!({ "bytes": bytes })))?;
+    session.all((way, READ), "readStreams", own(json!({})))?;
     let other = |at: usize| (format!("run/c{}", (at + 1) % clients), json!({}));
-    session.all((way, READ_OTHER), round, "readStreams", other)?;
+    session.all((way, READ_OTHER), "readStreams", other)?;
     session.remove(way, "run")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::scaling::tests::is_right;
+    use crate::experiments::testbeds::tests::is_right;
 
     #[test]
     fn every_step_is_a_right_description_with_stock_nodes_first() {

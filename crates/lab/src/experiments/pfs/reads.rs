@@ -1,14 +1,13 @@
 //! Figure 4: one client reads a file of another host's server in calls of growing size.
 
-use std::path::Path;
-
+use hayloft_bench::fair::stock::Medium;
 use serde_json::json;
 
-use super::moosefs::MooseFs;
-use super::session::{self, PfsRow, Session, Way};
+use super::session::{Hosts, Session, Way};
 use crate::describe::{DataNodeSpec, Description, HostSpec};
-use crate::experiments::ExperimentOptions;
-use crate::up::Testbed;
+use crate::experiments::testbeds::peers_on;
+use crate::runner::Run;
+use crate::runner::options::ExperimentOptions;
 use hayloft_testkit::error::Result;
 
 /// Links of the paper's two clusters, Mbit/s, by what their rows are called.
@@ -47,68 +46,69 @@ fn described(options: &ExperimentOptions, link_mbit: u32) -> Description {
         }],
         ..HostSpec::default()
     };
-    Description {
+    let mut described = Description {
+        sync_on_close: true,
         conf: options.conf.clone(),
         ..Description::one_rack("pfs", "stock", link_mbit, (0..2).map(host).collect())
-    }
+    };
+    described.workload.block_mib = options.block_mib;
+    described
 }
 
-/// Carries it out in `dir` with links of one rate.
-pub(super) fn run(
-    options: &ExperimentOptions,
-    (figure, link_mbit): (&'static str, u32),
-    dir: &Path,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Vec<PfsRow>> {
-    let described = described(options, link_mbit);
-    crate::up::down(&described.name, dir)?;
-    let mut testbed = Testbed::up(described, dir, false, tell)?;
-    let moose = MooseFs::start(&testbed)?;
-    let clients = session::clients(&testbed, &["s0".into()])?;
-    let bytes = (u64::from(options.mib) * FILE_OF_MIB) << 20;
-    let remote = testbed.nodes()[1].address.clone();
-    let mut rows = Vec::new();
-    let mut ways = PLAIN.to_vec();
-    ways.push(Way::Hdfs(Way::STOCK, 1));
-    for kind in [Way::STOCK, Way::HAYLOFT] {
-        if kind == Way::HAYLOFT {
-            testbed.exchange_nodes("hayloft")?;
-            ways = vec![Way::Hdfs(kind, 1)];
+/// Carries it out with links of one rate.
+pub(super) fn carry_out(run: &mut Run<'_>, (figure, link_mbit): (&'static str, u32)) -> Result<()> {
+    let (described, dir) = (
+        described(run.options, link_mbit),
+        run.work.join("read-sizes"),
+    );
+    let mut hosts = Hosts::start(described, &["s0".into()], &dir, run.tell)?;
+    let remote = hosts.testbed.nodes()[1].address.clone();
+    let bytes = (u64::from(run.options.mib) * FILE_OF_MIB) << 20;
+    let file = |way: Way| (place(way), json!({"bytes": bytes, "favored": [&remote]}));
+    Session::begin(&hosts)?.all((PLAIN[0], "write"), "writeStreams", |_| file(PLAIN[0]))?;
+    let nodes = peers_on(Medium::Own).into_iter();
+    let nodes = nodes.map(|(name, kind)| (Way::Hdfs(name, 1), Some(kind)));
+    let ways: Vec<_> = PLAIN
+        .map(|way| (way, None))
+        .into_iter()
+        .chain(nodes)
+        .collect();
+    let peers: Vec<_> = ways.iter().map(|(way, _)| ("2", way.name())).collect();
+    run.rounds(figure, &peers, &mut |turn, at| {
+        let (way, kind) = ways[at];
+        let warm = hosts.be(kind, turn)?;
+        let mut session = Session::begin(&hosts)?;
+        // A kind of nodes reads what it wrote itself.
+        let wrote = usize::from(kind.is_some());
+        if wrote > 0 {
+            session.all((way, "write"), "writeStreams", |_| file(way))?;
         }
-        let mut session = Session::begin(figure, (&testbed, &moose), &clients)?;
-        for way in [ways[0], ways[ways.len() - 1]] {
-            let file = || (place(way), json!({"bytes": bytes, "favored": [&remote]}));
-            session.all((way, "write"), None, "writeStreams", |_| file())?;
+        read(&mut session, way)?;
+        if wrote > 0 {
+            session.remove(way, &place(way))?;
         }
-        // The first round loads and compiles classes.
-        for round in 0..=options.rounds {
-            tell(&format!("Figure {figure}, {kind}: round {round}"));
-            for &way in &ways {
-                read(&mut session, way, round.checked_sub(1))?;
-            }
-        }
-        rows.extend(session.end());
-    }
-    Ok(rows)
+        session.give(turn, warm, wrote);
+        Ok(())
+    })
 }
 
 /// Where a way has the file.
 fn place(way: Way) -> String {
     match way {
-        Way::Hdfs(name, _) => format!("remote/{}", name.len()),
+        Way::Hdfs(name, _) => format!("remote/{name}"),
         _ => "on-s1/remote".into(),
     }
 }
 
 /// Every size once.
-fn read(session: &mut Session<'_>, way: Way, round: Option<usize>) -> Result<()> {
+fn read(session: &mut Session<'_>, way: Way) -> Result<()> {
     for (buffer, what) in SIZES {
         let file = |_| (place(way), json!({ "buffer": buffer }));
-        session.all((way, what), round, "readStreams", file)?;
+        session.all((way, what), "readStreams", file)?;
     }
     if matches!(way, Way::Plain(BUFFERED, ..) | Way::File(FILE, _)) {
         let file = |_| (place(way), json!({"buffer": 64 << 10, "pread": true}));
-        session.all((way, PREADS), round, "readStreams", file)?;
+        session.all((way, PREADS), "readStreams", file)?;
     }
     Ok(())
 }

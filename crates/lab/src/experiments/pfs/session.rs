@@ -1,10 +1,13 @@
 //! Clients that write and read over HDFS, `pfs://` and `file://`, each request timed and watched.
 
-use serde::Serialize;
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::moosefs::MooseFs;
-use crate::report::spread;
+use crate::describe::Description;
+use crate::runner::PeerTurn;
+use crate::runner::record::{PeerFigures, WARM};
 use crate::sample::Watch;
 use crate::up::Testbed;
 use crate::workload::{self, WorkloadPhase};
@@ -12,8 +15,8 @@ use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::{Driver, PendingCall};
 use hayloft_testkit::error::Result;
 
-/// Block size of HDFS, MiB: files are shorter than those of the paper.
-const BLOCK_MIB: u64 = 16;
+/// What a client writes and reads to warm nodes, MiB.
+const WARM_UP_MIB: u64 = 64;
 
 /// Over what a client writes and reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +32,6 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) const STOCK: &'static str = "HDFS, stock";
-    pub(super) const HAYLOFT: &'static str = "HDFS, Hayloft";
-
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Hdfs(name, _)
@@ -42,7 +42,8 @@ impl Way {
     }
 
     /// What a client on `host` asks with, for the directory `below`.
-    pub(super) fn request(self, moose: &MooseFs, host: &str, below: &str) -> Value {
+    pub(super) fn request(self, of: &Hosts, host: &str, below: &str) -> Value {
+        let moose = &of.moose;
         let pfs = |copies, layout: &str, direct| moose.conf(host, copies, layout, direct);
         let (path, conf, policy) = match self {
             Self::Hdfs(..) => (format!("/{below}"), Conf::new(), ""),
@@ -66,141 +67,152 @@ impl Way {
         let replication = if let Self::Hdfs(_, n) = self { n } else { 1 };
         json!({
             "path": path, "conf": conf, "policy": policy, "replication": replication,
-            "blockSize": BLOCK_MIB << 20,
+            "blockSize": of.block_bytes,
         })
     }
 }
 
-/// What a way gave; medians with the lowest and the highest.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct PfsRow {
-    /// Of the paper.
-    pub figure: &'static str,
-    /// Servers, and unless it says otherwise as many clients.
-    pub servers: usize,
-    /// Over what.
-    pub way: &'static str,
-    /// What was done.
-    pub what: &'static str,
-    /// MB/s of all clients together.
-    pub mbs: (f64, f64, f64),
-    /// Share of the time in which clients and servers could have gone on and had no processor.
-    pub waited: f64,
-    /// Share of the time in which modelled disks served a request.
-    pub disk_busy: f64,
-    /// Requests that modelled disks answered late.
-    pub late: u64,
+/// A testbed whose nodes are of one kind at a time, with MooseFS beside them, and clients.
+pub(super) struct Hosts {
+    // Dropped first to last: clients and mounts before their hosts.
+    /// Clients with their hosts.
+    pub clients: Vec<(String, Driver)>,
+    pub moose: MooseFs,
+    pub testbed: Testbed,
+    kind: String,
+    pub block_bytes: u64,
 }
 
-/// Measurements on a testbed, one after the other.
+impl Hosts {
+    /// Brings all up in `dir`, with a client on each of these hosts.
+    ///
+    /// # Errors
+    /// When something does not come up.
+    pub(super) fn start(
+        described: Description,
+        hosts: &[String],
+        dir: &Path,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        crate::up::down(&described.name, dir)?;
+        let block_bytes = u64::from(described.workload.block_mib) << 20;
+        let kinds = described.hosts().flat_map(|(_, host)| &host.nodes);
+        let kind = kinds
+            .map(|node| node.kind.clone())
+            .next()
+            .unwrap_or_default();
+        let testbed = Testbed::up(described, dir, false, tell)?;
+        let moose = MooseFs::start(&testbed)?;
+        let jar = [super::moosefs::jar()?];
+        let start =
+            |host: &String| Ok((host.clone(), testbed.client_with(host, &Conf::new(), &jar)?));
+        Ok(Self {
+            clients: hosts.iter().map(start).collect::<Result<_>>()?,
+            moose,
+            testbed,
+            kind,
+            block_bytes,
+        })
+    }
+
+    /// Has nodes of this kind, on what others left on the disks; 1 when they are warm, else 0.
+    /// Without a kind, or with the kind that there is, nothing changes.
+    ///
+    /// # Errors
+    /// When they do not come up or a client fails.
+    pub(super) fn be(&mut self, kind: Option<&str>, turn: &mut PeerTurn<'_>) -> Result<f64> {
+        let Some(kind) = kind.filter(|kind| *kind != self.kind) else {
+            return Ok(1.0);
+        };
+        turn.tell(&format!("nodes of the kind {kind}"));
+        self.testbed.exchange_nodes(kind)?;
+        kind.clone_into(&mut self.kind);
+        let mut session = Session::begin(self)?;
+        let way = Way::Hdfs("warm-up", 1);
+        turn.warm_up(|_| {
+            let more = || json!({"bytes": WARM_UP_MIB << 20});
+            let of = |at: usize| (format!("warm-up/c{at}"), more());
+            session.all((way, "write"), "writeStreams", of)?;
+            session.all((way, "read"), "readStreams", of)?;
+            session.remove(way, "warm-up")?;
+            Ok(session
+                .phases
+                .iter()
+                .rev()
+                .take(2)
+                .map(WorkloadPhase::cpu_s)
+                .sum())
+        })
+    }
+}
+
+/// What clients do in a turn, each thing timed and watched.
 pub(super) struct Session<'a> {
-    pub testbed: &'a Testbed,
-    pub moose: &'a MooseFs,
-    /// Clients with their hosts.
-    pub clients: &'a [(String, Driver)],
-    figure: &'static str,
+    hosts: &'a Hosts,
     watch: Watch,
-    keys: Vec<(&'static str, &'static str)>,
     phases: Vec<WorkloadPhase>,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn begin(
-        figure: &'static str,
-        (testbed, moose): (&'a Testbed, &'a MooseFs),
-        clients: &'a [(String, Driver)],
-    ) -> Result<Self> {
+    pub(super) fn begin(hosts: &'a Hosts) -> Result<Self> {
         Ok(Self {
-            testbed,
-            moose,
-            clients,
-            figure,
-            watch: Watch::begin(testbed)?,
-            keys: Vec::new(),
+            hosts,
+            watch: Watch::begin(&hosts.testbed)?,
             phases: Vec::new(),
         })
     }
 
-    /// Every client does `operation`, in a directory and with more arguments for each; what it took
-    /// counts unless `round` is none. Gives the bytes of all.
+    /// Every client does `operation`, in a directory and with more arguments for each. Gives the
+    /// bytes of all.
     pub(super) fn all(
         &mut self,
         (way, what): (Way, &'static str),
-        round: Option<usize>,
         operation: &str,
         arguments: impl Fn(usize) -> (String, Value),
     ) -> Result<u64> {
         if operation == "readStreams" {
             workload::empty_page_cache()?;
         }
+        let hosts = self.hosts;
         let begin = |(at, (host, client)): (usize, &(String, Driver))| {
             let (below, more) = arguments(at);
-            let mut request = way.request(self.moose, host, &below);
+            let mut request = way.request(hosts, host, &below);
             if let (Some(into), Value::Object(more)) = (request.as_object_mut(), more) {
                 into.extend(more);
             }
             client.begin(operation, request)
         };
-        let work = || {
-            let begun: Result<Vec<PendingCall>> =
-                self.clients.iter().enumerate().map(begin).collect();
-            workload::moved(begun)
-        };
-        let phase = workload::observe(
-            self.testbed,
-            (what, round.unwrap_or_default()),
-            &self.watch,
-            work,
-        )?;
+        let clients = hosts.clients.iter().enumerate();
+        self.watched(what, || {
+            workload::moved(clients.map(begin).collect::<Result<Vec<PendingCall>>>())
+        })
+    }
+
+    /// Watches something that is done.
+    pub(super) fn watched(
+        &mut self,
+        what: &'static str,
+        work: impl FnOnce() -> Result<Vec<workload::Moved>>,
+    ) -> Result<u64> {
+        let phase = workload::observe(&self.hosts.testbed, (what, 0), &self.watch, work)?;
         let bytes = phase.bytes;
-        if round.is_some() {
-            self.keys.push((way.name(), what));
-            self.phases.push(phase);
-        }
+        self.phases.push(phase);
         Ok(bytes)
     }
 
     /// Removes a directory of a way.
     pub(super) fn remove(&self, way: Way, below: &str) -> Result<()> {
-        let (host, client) = &self.clients[0];
-        let request = way.request(self.moose, host, below);
+        let (host, client) = &self.hosts.clients[0];
+        let request = way.request(self.hosts, host, below);
         client.call("delete", request).map(drop)
     }
 
-    /// What was measured, a row for each way and thing done.
-    pub(super) fn end(self) -> Vec<PfsRow> {
-        let servers = self.testbed.nodes().len();
+    /// Gives all that was done, but the first `skipped` things.
+    pub(super) fn give(self, turn: &mut PeerTurn<'_>, warm: f64, skipped: usize) {
         let phases = workload::outcome(self.watch, self.phases).phases;
-        let mut kinds: Vec<(&str, &str)> = Vec::new();
-        for key in &self.keys {
-            if !kinds.contains(key) {
-                kinds.push(*key);
-            }
+        for phase in phases.iter().skip(skipped) {
+            let figures: PeerFigures = phase.figures(self.hosts.testbed.described());
+            turn.give(phase.what, figures.with(WARM, warm));
         }
-        let row = |key: (&'static str, &'static str)| {
-            let of = self.keys.iter().zip(&phases).filter(|(k, _)| **k == key);
-            let all: Vec<&WorkloadPhase> = of.map(|(_, phase)| phase).collect();
-            let over =
-                |f: &dyn Fn(&WorkloadPhase) -> f64| spread(all.iter().map(|p| f(p)).collect());
-            let disks = || all.iter().flat_map(|phase| &phase.model);
-            PfsRow {
-                figure: self.figure,
-                servers,
-                way: key.0,
-                what: key.1,
-                mbs: over(&|phase| phase.mbs),
-                waited: over(&WorkloadPhase::waited).0,
-                disk_busy: spread(disks().map(|disk| disk.utilisation).collect()).0,
-                late: disks().map(|disk| disk.late).sum(),
-            }
-        };
-        kinds.into_iter().map(row).collect()
     }
-}
-
-/// A client on each of these hosts.
-pub(super) fn clients(testbed: &Testbed, hosts: &[String]) -> Result<Vec<(String, Driver)>> {
-    let jar = [super::moosefs::jar()?];
-    let start = |host: &String| Ok((host.clone(), testbed.client_with(host, &Conf::new(), &jar)?));
-    hosts.iter().map(start).collect()
 }

@@ -1,18 +1,12 @@
 //! One process with eight virtual nodes beside eight stock DataNodes on the same directories.
 
-use std::fmt::Write as _;
-use std::path::Path;
-
-use serde::Serialize;
-
-use super::jobs::{DISKS, all_disks};
+use super::super::testbeds::{all_disks, bring_up, each_kind, one_rack};
 use crate::describe::{Description, HostSpec, WorkloadSpec};
-use crate::experiments::scaling::one_rack;
-use crate::experiments::{ExperimentOptions, in_words, marks};
-use crate::report::spread;
+use crate::runner::options::ExperimentOptions;
+use crate::runner::record::{PeerFigures, WARM};
+use crate::runner::table::{Bar, WantedRatio, pick};
+use crate::runner::{OURS, PeerTurn, Run};
 use crate::sample::Watch;
-use crate::up::Testbed;
-use crate::warm;
 use crate::workload::{self, WorkloadPhase};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::procfs;
@@ -33,29 +27,19 @@ const CPU_BAR: f64 = 1.0 / 3.0;
 const MEMORY_BAR: f64 = 1.0 / 6.0;
 const WRITE_BAR: f64 = 1.0;
 
-/// What all processes of a kind took.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct BesideFinding {
-    /// Whose nodes.
-    pub kind: String,
-    pub rounds: Vec<BesideRound>,
-    /// Whether clients and nodes were warm.
-    pub warm: Option<bool>,
-}
-
-/// One round of writing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct BesideRound {
-    /// MB/s of all clients together.
-    pub mbs: f64,
-    /// Processor seconds for a GiB in user mode and in the kernel.
-    pub cpu_s_gib: (f64, f64),
-    /// Memory after it (PSS), MiB.
-    pub pss_mib: f64,
-    /// Share of the time in which processes could have gone on and had no processor, 0 to 1.
-    pub waited: f64,
-    /// Requests that the disks answered late.
-    pub late: u64,
+/// What was asked for.
+pub(super) fn wants(part: &str) -> Vec<WantedRatio> {
+    let want = |text: &str, figure, bar| WantedRatio {
+        text: text.into(),
+        of: pick(part, "", OURS, "write", figure),
+        over: pick(part, "", "stock", "write", figure),
+        bar,
+    };
+    vec![
+        want("processor time to stock", "s_gib", Bar::Most(CPU_BAR)),
+        want("memory to stock", "pss_mib", Bar::Most(MEMORY_BAR)),
+        want("writes to stock", "mbs", Bar::Least(WRITE_BAR)),
+    ]
 }
 
 fn described(kind: &str, options: &ExperimentOptions) -> Description {
@@ -71,17 +55,16 @@ fn described(kind: &str, options: &ExperimentOptions) -> Description {
     described
 }
 
-/// Writes with `kind`'s nodes, files below `work`.
-pub(super) fn measure(
-    kind: &str,
-    options: &ExperimentOptions,
-    work: &Path,
-    tell: &mut dyn FnMut(&str),
-) -> Result<BesideFinding> {
-    let described = described(kind, options);
-    crate::up::down(&described.name, work)?;
-    let testbed = Testbed::up(described, work, false, tell)?;
-    let clients = workload::start_clients(&testbed, tell)?;
+pub(super) fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
+    each_kind(run, (part, ""), &mut |turn, kind| measure(turn, kind))
+}
+
+/// Writes with `kind`'s nodes.
+fn measure(turn: &mut PeerTurn<'_>, kind: &str) -> Result<()> {
+    let mut described = described(kind, turn.options);
+    described.workload.mib = turn.mib();
+    let testbed = bring_up(turn, described)?;
+    let clients = workload::start_clients(&testbed, &mut |what| turn.tell(what))?;
     let watch = Watch::begin(&testbed)?;
     let full = testbed.described().workload.clone();
     let small = WorkloadSpec {
@@ -89,20 +72,14 @@ pub(super) fn measure(
         ..full.clone()
     };
     let on = (&testbed, clients.as_slice(), &watch);
-    let warm = warm::up(|number| {
-        tell(&format!("warming up, round {}", number + 1));
-        Ok(round(on, &small, number)?.1.cpu_s())
-    })?;
-    let mut rounds = Vec::new();
-    for number in 0..options.rounds {
-        tell(&format!("round {}", number + 1));
-        rounds.push(round(on, &full, number)?.0);
+    let warm = turn.warm_up(|number| Ok(round(on, &small, number)?.1.cpu_s()))?;
+    let (figures, phase) = round(on, &full, turn.round)?;
+    let outcome = workload::outcome(watch, vec![phase]);
+    for phase in &outcome.phases {
+        let figures = phase.figures(testbed.described()).and(figures.clone());
+        turn.give(phase.what, figures.with(WARM, warm));
     }
-    Ok(BesideFinding {
-        kind: kind.into(),
-        rounds,
-        warm: Some(warm),
-    })
+    Ok(())
 }
 
 /// All write at the same time; then what they wrote is removed.
@@ -110,7 +87,7 @@ fn round(
     on: workload::On<'_>,
     workload: &WorkloadSpec,
     number: usize,
-) -> Result<(BesideRound, WorkloadPhase)> {
+) -> Result<(PeerFigures, WorkloadPhase)> {
     let nodes = || on.0.nodes().iter().map(|node| node.pid());
     let used = || {
         nodes().try_fold((0.0, 0.0), |(user, system), pid| {
@@ -130,77 +107,23 @@ fn round(
     }
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let (gib, pss_mib) = (phase.bytes as f64 / GIB, pss_kib as f64 / 1024.0);
-    let round = BesideRound {
-        mbs: phase.mbs,
-        cpu_s_gib: ((after.0 - before.0) / gib, (after.1 - before.1) / gib),
-        pss_mib,
-        waited: phase.waited(),
-        late: phase.model.iter().map(|disk| disk.late).sum(),
-    };
-    Ok((round, phase))
-}
-
-/// The table and the bars, a part of a page.
-pub(super) fn section(options: &ExperimentOptions, findings: &[BesideFinding]) -> String {
-    let mut text = format!(
-        "\n## One process beside eight\n\nOne host with all {DISKS} disks: one process of {} \
-         virtual nodes, or as many stock DataNodes on the same directories. {CLIENTS} clients \
-         write {STREAMS} streams of {} MiB each, one replica. Memory is PSS of all processes after \
-         a round; processor seconds are for a GiB.\n\n\
-         | | write MB/s | user s | system s | memory MiB | waited for a processor | late |\n\
-         |---|---|---|---|---|---|---|\n",
-        NAMES.len(),
-        options.mib,
-    );
-    for finding in findings {
-        let of = |of: fn(&BesideRound) -> f64| spread(finding.rounds.iter().map(of).collect());
-        let waited = of(|round| round.waited).0;
-        let _ = writeln!(
-            text,
-            "| {}{} | {} | {} | {} | {} | {:.0} % | {} |",
-            finding.kind,
-            marks::signs(waited, finding.warm),
-            in_words(of(|round| round.mbs)),
-            in_words(of(|round| round.cpu_s_gib.0)),
-            in_words(of(|round| round.cpu_s_gib.1)),
-            in_words(of(|round| round.pss_mib)),
-            waited * 100.0,
-            finding.rounds.iter().map(|round| round.late).sum::<u64>(),
-        );
-    }
-    bars(&mut text, findings);
-    text
-}
-
-/// What was asked for, and what came.
-fn bars(text: &mut String, findings: &[BesideFinding]) {
-    let of = |kind: &str| findings.iter().find(|finding| finding.kind == kind);
-    let (Some(ours), Some(stock)) = (of("hayloft"), of("apache")) else {
-        return;
-    };
-    let share = |of: fn(&BesideRound) -> f64| {
-        let median = |finding: &BesideFinding| spread(finding.rounds.iter().map(of).collect()).0;
-        median(ours) / median(stock)
-    };
-    let cpu = share(|round| round.cpu_s_gib.0 + round.cpu_s_gib.1);
-    let memory = share(|round| round.pss_mib);
-    let write = share(|round| round.mbs);
-    let verdict = |met: bool| if met { "met" } else { "NOT met" };
-    let _ = write!(
-        text,
-        "\n- Processor time: {cpu:.2} of stock (asked: at most {CPU_BAR:.2}): {}\n\
-         - Memory: {memory:.2} of stock (asked: at most {MEMORY_BAR:.2}): {}\n\
-         - Writes: {write:.2} of stock (asked: at least {WRITE_BAR:.2}): {}\n",
-        verdict(cpu <= CPU_BAR),
-        verdict(memory <= MEMORY_BAR),
-        verdict(write >= WRITE_BAR),
-    );
+    let (user, system) = ((after.0 - before.0) / gib, (after.1 - before.1) / gib);
+    let figures = PeerFigures::of([
+        ("user_s_gib", user),
+        ("system_s_gib", system),
+        ("s_gib", user + system),
+        ("pss_mib", pss_mib),
+    ]);
+    Ok((figures, phase))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::scaling::tests::is_right;
+    use crate::experiments::testbeds::tests::is_right;
+    use crate::runner::page::ExperimentPage;
+    use crate::runner::record::{PeerSample, Record};
+    use crate::runner::table::Shown;
 
     #[test]
     fn both_kinds_are_on_the_same_directories() {
@@ -214,37 +137,28 @@ mod tests {
         assert_eq!(node(&ours).disks, node(&stock).disks);
     }
 
-    fn finding(kind: &str, mbs: f64, cpu: f64, pss_mib: f64) -> BesideFinding {
-        BesideFinding {
-            kind: kind.into(),
-            rounds: vec![BesideRound {
-                mbs,
-                cpu_s_gib: (cpu / 2.0, cpu / 2.0),
-                pss_mib,
-                ..BesideRound::default()
-            }],
-            warm: Some(true),
-        }
-    }
-
     #[test]
     fn every_bar_is_judged_at_its_edge() {
-        let stock = finding("apache", 100.0, 9.0, 1200.0);
-        let said =
-            |ours: BesideFinding| section(&ExperimentOptions::default(), &[ours, stock.clone()]);
-        let good = said(finding("hayloft", 100.0, 3.0, 200.0));
+        const SHOWN: Shown = Shown {
+            tables: include_str!("../tables/super.txt"),
+            wants: || wants("beside"),
+            ..Shown::NOTHING
+        };
+        let of = |peer, mbs, cpu, pss| {
+            let figures = PeerFigures::of([("mbs", mbs), ("s_gib", cpu), ("pss_mib", pss)]);
+            PeerSample::first(("beside", "", peer, "write"), figures)
+        };
+        let said = |ours| {
+            let samples = vec![of("stock-sync", 100.0, 9.0, 1200.0), ours];
+            let record = Record {
+                samples,
+                ..Record::default()
+            };
+            ExperimentPage::new(&SHOWN, &record).body(2)
+        };
+        let good = said(of(OURS, 100.0, 3.0, 200.0));
         assert_eq!(good.matches(": met").count(), 3, "{good}");
-        let bad = said(finding("hayloft", 99.0, 3.1, 201.0));
+        let bad = said(of(OURS, 99.0, 3.1, 201.0));
         assert_eq!(bad.matches("NOT met").count(), 3, "{bad}");
-    }
-
-    #[test]
-    fn without_the_other_kind_there_is_no_verdict() {
-        let text = section(
-            &ExperimentOptions::default(),
-            &[finding("hayloft", 1.0, 1.0, 1.0)],
-        );
-        assert!(text.contains("| hayloft | 1.0"), "{text}");
-        assert!(!text.contains("met"), "{text}");
     }
 }

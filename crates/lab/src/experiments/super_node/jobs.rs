@@ -1,23 +1,22 @@
 //! The paper's three jobs, on workers that have the disks or have none.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::super::testbeds::{DISKS, all_disks, bring_up, each_kind, one_rack, storage_host};
 use super::latency::LatencySpread;
-use crate::describe::{DataNodeSpec, Description, HostSpec};
-use crate::experiments::ExperimentOptions;
-use crate::experiments::scaling::{one_rack, storage_host};
-use crate::report::{self, spread};
+use super::power;
+use crate::describe::{Description, HostSpec};
+use crate::runner::options::ExperimentOptions;
+use crate::runner::record::PeerFigures;
+use crate::runner::{PeerTurn, Run};
 use crate::sample::Watch;
 use crate::up::Testbed;
-use crate::workload::{self, Moved, PHASE_LIMIT, WorkloadOutcome, WorkloadPhase};
+use crate::workload::{self, Moved, PHASE_LIMIT, WorkloadPhase};
 use hayloft_testkit::driver::{Driver, ToolRun};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::yarn::{FinishedJob, Yarn};
 
-/// Disks in all, and stock DataNodes.
-pub(in crate::experiments) const DISKS: usize = 8;
 /// Virtual nodes of the one process, each with a link of its own.
 pub(super) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 pub(super) const REPLICAS: u16 = 2;
@@ -26,63 +25,26 @@ pub(super) const MAPS: u32 = 2;
 /// Most of a worker in the round that does not count, MiB.
 const WARM_UP_MIB: u32 = 16;
 
-/// Whose disks the workers use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Storage {
-    /// Eight stock DataNodes with a disk each, in the workers' hosts.
-    Stock,
-    /// One process of virtual nodes with all disks, in a host of its own.
-    Super,
-}
-
-impl Storage {
-    pub const ALL: [Self; 2] = [Self::Stock, Self::Super];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Stock => "8 stock DataNodes",
-            Self::Super => "one process of Hayloft",
-        }
-    }
-
-    pub fn described(self, options: &ExperimentOptions) -> Description {
-        let workers = options.largest.min(DISKS);
-        let mut options = options.clone();
-        let mut set = |key: &str, value: String| options.conf.insert(key.into(), value);
-        set("dfs.replication", REPLICAS.to_string());
-        set("dfs.blocksize", (16_u32 << 20).to_string());
-        let hosts = match self {
-            Self::Stock => {
-                options.kind = "apache".into();
-                let host = |at| storage_host(at, at < workers, &options);
-                (0..DISKS).map(host).collect()
-            }
-            Self::Super => {
-                options.kind = "hayloft".into();
-                let links = u8::try_from(NAMES.len() - 1).expect("a few links");
-                let mut hosts = vec![all_disks(&options, &NAMES)];
-                hosts[0].more_links = links;
-                hosts.extend((0..workers).map(|at| HostSpec::client(format!("w{at}"))));
-                hosts
-            }
-        };
-        one_rack(&options, "stock", hosts, "own")
-    }
-}
-
-/// A host with all disks, and these virtual nodes on them.
-pub(in crate::experiments) fn all_disks(options: &ExperimentOptions, names: &[&str]) -> HostSpec {
-    let one = storage_host(0, false, options);
-    let disk = one.nodes[0].disks[0].clone();
-    HostSpec {
-        nodes: vec![DataNodeSpec {
-            kind: options.kind.clone(),
-            disks: vec![disk; DISKS],
-            virtual_nodes: names.iter().map(ToString::to_string).collect(),
-            ..DataNodeSpec::default()
-        }],
-        ..one
-    }
+/// Storage of this kind: eight stock DataNodes with a disk each in the workers' hosts, or one
+/// process of ours with all disks in a host of its own.
+fn described(kind: &str, options: &ExperimentOptions) -> Description {
+    let workers = options.largest.min(DISKS);
+    let mut options = options.clone();
+    options.kind = kind.into();
+    let block = (u64::from(options.block_mib) << 20).to_string();
+    let mut set = |key: &str, value: String| options.conf.insert(key.into(), value);
+    set("dfs.replication", REPLICAS.to_string());
+    set("dfs.blocksize", block);
+    let hosts = if kind == "hayloft" {
+        let mut hosts = vec![all_disks(&options, &NAMES)];
+        hosts[0].more_links = u8::try_from(NAMES.len() - 1).expect("a few links");
+        hosts.extend((0..workers).map(|at| HostSpec::client(format!("w{at}"))));
+        hosts
+    } else {
+        let host = |at| storage_host(at, at < workers, &options);
+        (0..DISKS).map(host).collect()
+    };
+    one_rack(&options, "stock", hosts, "own")
 }
 
 /// A job of the paper's Figure 2.
@@ -92,8 +54,6 @@ pub(super) struct Job {
     class: &'static str,
     /// Its arguments, for a number of workers.
     arguments: fn(usize) -> Vec<String>,
-    /// How much faster the paper's SuperDataNode was, in its words.
-    pub paper: &'static str,
 }
 
 pub(super) const JOBS: [Job; 3] = [
@@ -101,19 +61,16 @@ pub(super) const JOBS: [Job; 3] = [
         name: "RandomWriter",
         class: class::RANDOM_WRITER,
         arguments: |_| words(&["/super/in"]),
-        paper: "92 % slower",
     },
     Job {
         name: "Sort",
         class: class::SORT,
         arguments: |workers| words(&["-r", &workers.to_string(), "/super/in", "/super/sorted"]),
-        paper: "17 % faster",
     },
     Job {
         name: "Grep",
         class: class::GREP,
         arguments: |_| words(&["/super/in", "/super/found", "hay[a-z]+"]),
-        paper: "54 % faster",
     },
 ];
 
@@ -121,80 +78,39 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
-/// How far map tasks were from their data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct MapPlaces {
-    /// In a host that has it.
-    pub local: u64,
-    /// In a rack that has it.
-    pub rack: u64,
-    /// Elsewhere, or without data to read.
-    pub other: u64,
+/// How far the map tasks of jobs were from their data: in a host that has it, in a rack that has
+/// it, elsewhere or without data to read.
+fn map_places(jobs: &[FinishedJob]) -> PeerFigures {
+    #[expect(clippy::cast_precision_loss, reason = "a few tasks")]
+    let sum = |name: &str| jobs.iter().map(|job| job.counter(name)).sum::<u64>() as f64;
+    PeerFigures::of([
+        ("maps_local", sum("DATA_LOCAL_MAPS")),
+        ("maps_rack", sum("RACK_LOCAL_MAPS")),
+        ("maps_other", sum("OTHER_LOCAL_MAPS")),
+    ])
 }
 
-impl MapPlaces {
-    fn count(jobs: &[FinishedJob]) -> Self {
-        let sum = |name: &str| jobs.iter().map(|job| job.counter(name)).sum();
-        Self {
-            local: sum("DATA_LOCAL_MAPS"),
-            rack: sum("RACK_LOCAL_MAPS"),
-            other: sum("OTHER_LOCAL_MAPS"),
+/// Every storage in its turn: the jobs, then half of the workers off and on.
+pub(super) fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
+    each_kind(run, (part, ""), &mut |turn, kind| {
+        let mut testbed = bring_up(turn, described(kind, turn.options))?;
+        let mut workers = Workers::start(&testbed, &mut |what| turn.tell(what))?;
+        workers.measure(turn, &testbed)?;
+        if turn.counts {
+            turn.tell("switching half of the workers off and on");
+            workers.run(JOBS[0], turn.mib())?;
+            let found = power::off_and_on(&mut testbed, &mut workers.yarn, workers.count)?;
+            turn.give(super::OFF, found);
         }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.local += other.local;
-        self.rack += other.rack;
-        self.other += other.other;
-    }
-}
-
-/// What a job took, over all rounds.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct JobFinding {
-    pub job: String,
-    /// Of each round, until the last worker was done.
-    pub seconds: Vec<f64>,
-    /// Median share of the time in which the disks served a request, 0 to 1.
-    pub disk_busy: f64,
-    /// Median share of the time in which processes could have gone on and had no processor, 0 to 1.
-    pub waited: f64,
-    /// Requests that the disks answered late.
-    pub late: u64,
-    /// What limited the middle round.
-    pub limit: String,
-    /// What the disks' reads took.
-    pub read: LatencySpread,
-    /// What their writes took.
-    pub write: LatencySpread,
-    /// Where its map tasks ran, all rounds together.
-    pub maps: MapPlaces,
-}
-
-impl JobFinding {
-    pub fn of(outcome: &WorkloadOutcome, (job, maps): (&str, MapPlaces), link_mbit: u32) -> Self {
-        let all: Vec<&WorkloadPhase> = report::phases(outcome, job).collect();
-        let disks = || all.iter().flat_map(|phase| &phase.model);
-        let limit = all.get(all.len() / 2).map(|phase| phase.limit(link_mbit));
-        Self {
-            job: job.into(),
-            seconds: all.iter().map(|p| p.span.1 - p.span.0).collect(),
-            disk_busy: spread(disks().map(|disk| disk.utilisation).collect()).0,
-            waited: spread(all.iter().map(|phase| phase.waited()).collect()).0,
-            late: disks().map(|disk| disk.late).sum(),
-            limit: limit.unwrap_or_default().into(),
-            read: LatencySpread::of(&all, |disk| &disk.read.latency),
-            write: LatencySpread::of(&all, |disk| &disk.write.latency),
-            maps,
-        }
-    }
+        Ok(())
+    })
 }
 
 /// The workers of a testbed: hosts with a NodeManager, on the first of which jobs are submitted.
-pub(super) struct Workers {
-    pub yarn: Yarn,
-    pub client: Driver,
-    pub count: usize,
+struct Workers {
+    yarn: Yarn,
+    client: Driver,
+    count: usize,
 }
 
 impl Workers {
@@ -211,29 +127,26 @@ impl Workers {
         })
     }
 
-    /// All rounds after one that does not count, and where the map tasks of each job ran.
-    pub fn measure(
-        &self,
-        testbed: &Testbed,
-        options: &ExperimentOptions,
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<(WorkloadOutcome, [MapPlaces; 3])> {
+    /// All jobs once, after a round of the same processes that does not count.
+    fn measure(&self, turn: &mut PeerTurn<'_>, testbed: &Testbed) -> Result<()> {
         let watch = Watch::begin(testbed)?;
-        tell("a round that does not count");
-        self.round((testbed, &watch), 0, options.mib.min(WARM_UP_MIB))?;
-        let (mut phases, mut places) = (Vec::new(), [MapPlaces::default(); 3]);
-        for number in 0..options.rounds {
-            tell(&format!("round {}", number + 1));
-            for (at, (phase, maps)) in self
-                .round((testbed, &watch), number, options.mib)?
-                .into_iter()
-                .enumerate()
-            {
-                phases.push(phase);
-                places[at].add(maps);
-            }
+        turn.tell("a round before it counts");
+        self.round((testbed, &watch), 0, turn.mib().min(WARM_UP_MIB))?;
+        if !turn.counts {
+            return Ok(());
         }
-        Ok((workload::outcome(watch, phases), places))
+        let (phases, maps): (Vec<_>, Vec<_>) = self
+            .round((testbed, &watch), turn.round, turn.mib())?
+            .into_iter()
+            .unzip();
+        let outcome = workload::outcome(watch, phases);
+        turn.give_outcome(testbed.described(), &outcome)?;
+        for (phase, maps) in outcome.phases.iter().zip(maps) {
+            let read = LatencySpread::of(phase, |disk| &disk.read.latency).figures("read");
+            let write = LatencySpread::of(phase, |disk| &disk.write.latency).figures("write");
+            turn.add(phase.what, maps.and(read).and(write));
+        }
+        Ok(())
     }
 
     /// All jobs, one after the other, each with cold caches; then their files go.
@@ -242,7 +155,7 @@ impl Workers {
         (testbed, watch): (&Testbed, &Watch),
         number: usize,
         mib: u32,
-    ) -> Result<Vec<(WorkloadPhase, MapPlaces)>> {
+    ) -> Result<Vec<(WorkloadPhase, PeerFigures)>> {
         let mut phases = Vec::new();
         for job in JOBS {
             let before = self.yarn.finished(&self.client)?.len();
@@ -250,7 +163,7 @@ impl Workers {
             let once = || Ok(vec![self.run(job, mib)?]);
             let phase = workload::observe(testbed, (job.name, number), watch, once)?;
             let ended = self.yarn.finished(&self.client)?.split_off(before);
-            phases.push((phase, MapPlaces::count(&ended)));
+            phases.push((phase, map_places(&ended)));
         }
         self.client.fs(&["-rm", "-r", "-skipTrash", ROOT])?;
         Ok(phases)
@@ -294,22 +207,22 @@ const ROOT: &str = "/super";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::scaling::tests::is_right;
+    use crate::experiments::testbeds::tests::is_right;
 
     #[test]
-    fn both_have_as_many_disks_and_workers() {
-        for storage in Storage::ALL {
-            let described = storage.described(&ExperimentOptions::default());
+    fn all_have_as_many_disks_and_workers() {
+        for kind in ["apache", "apache-behind", "hayloft"] {
+            let described = described(kind, &ExperimentOptions::default());
             is_right(&described);
             let disks = described.hosts().flat_map(|(_, host)| &host.nodes);
             assert_eq!(disks.map(|node| node.disks.len()).sum::<usize>(), DISKS);
-            assert_eq!(described.clients(), DISKS, "{storage:?}");
+            assert_eq!(described.clients(), DISKS, "{kind}");
         }
     }
 
     #[test]
     fn the_one_process_has_a_link_for_each_virtual_node() {
-        let described = Storage::Super.described(&ExperimentOptions::default());
+        let described = described("hayloft", &ExperimentOptions::default());
         let (_, host) = described.hosts().next().expect("it is the first");
         assert_eq!(usize::from(host.more_links) + 1, NAMES.len());
         assert_eq!(host.nodes[0].virtual_nodes, NAMES);

@@ -1,23 +1,23 @@
 //! How long the requests of modelled disks took, by their own counters.
 
 use hayloft_testkit::modelled::{LATENCY_CLASSES, LatencyCounts};
-use serde::Serialize;
 
 use crate::disks::DiskCounters;
+use crate::runner::record::PeerFigures;
 use crate::workload::WorkloadPhase;
 
 /// What requests of several disks took, in the classes of the disks' counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LatencySpread {
     /// Requests of each class.
     counts: LatencyCounts,
 }
 
 impl LatencySpread {
-    /// Of all disks in these phases; `of` chooses a direction.
-    pub fn of(phases: &[&WorkloadPhase], of: fn(&DiskCounters) -> &LatencyCounts) -> Self {
+    /// Of all disks in a phase; `of` chooses a direction.
+    pub fn of(phase: &WorkloadPhase, of: fn(&DiskCounters) -> &LatencyCounts) -> Self {
         let mut counts = [0; LATENCY_CLASSES];
-        for disk in phases.iter().flat_map(|phase| &phase.model) {
+        for disk in &phase.model {
             for (sum, count) in counts.iter_mut().zip(of(disk)) {
                 *sum += count;
             }
@@ -46,13 +46,16 @@ impl LatencySpread {
         Some(f64::from(1_u32 << power) / 100.0)
     }
 
-    /// A cell: medians and tails.
-    pub fn cell(&self) -> String {
-        let within = [50, 90, 99].map(|percent| {
-            let known = self.within_ms(percent);
-            known.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"))
-        });
-        format!("{} | {}", self.requests(), within.join(" | "))
+    /// Requests, medians and tails, by names that begin with the direction.
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
+    pub fn figures(&self, direction: &str) -> PeerFigures {
+        let all = PeerFigures::default().with(&format!("{direction}s"), self.requests() as f64);
+        [50, 90, 99].into_iter().fold(all, |figures, percent| {
+            figures.with_some(
+                &format!("{direction}_{percent}_ms"),
+                self.within_ms(percent),
+            )
+        })
     }
 }
 
@@ -73,18 +76,20 @@ mod tests {
             model: model.collect(),
             ..phase(0.5, 0.0, 0.0)
         };
-        LatencySpread::of(&[&phase, &phase], |disk| &disk.read.latency)
+        LatencySpread::of(&phase, |disk| &disk.read.latency)
     }
 
     #[test]
-    fn all_disks_and_phases_are_summed_up() {
+    fn all_disks_are_summed_up() {
         let spread = read_by(&[&[(0, 40)], &[(10, 9), (11, 1)]]);
-        assert_eq!(spread.requests(), 100);
+        assert_eq!(spread.requests(), 50);
         assert_eq!(spread.within_ms(50), Some(0.01));
         assert_eq!(spread.within_ms(80), Some(0.01));
         assert_eq!(spread.within_ms(90), Some(10.24));
         assert_eq!(spread.within_ms(99), Some(20.48));
-        assert_eq!(spread.cell(), "100 | 0.0 | 10.2 | 20.5");
+        let figures = spread.figures("read");
+        assert_eq!(figures.get("reads"), Some(50.0));
+        assert_eq!(figures.get("read_99_ms"), Some(20.48));
     }
 
     #[test]

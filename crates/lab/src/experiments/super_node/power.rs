@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use serde_json::Value;
 
-use super::jobs::{JOBS, Storage, Workers};
-use crate::experiments::ExperimentOptions;
+use crate::runner::record::PeerFigures;
 use crate::up::Testbed;
 use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::yarn::Yarn;
 
 /// Workers stay off for so long at least: three times what the NameNode waits for a node.
 const OFF: Duration = Duration::from_secs(40);
@@ -20,7 +19,7 @@ const QUIET: Duration = Duration::from_secs(15);
 const EVERY: Duration = Duration::from_secs(1);
 
 /// What the NameNode counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ReplicationCounters {
     /// Blocks that it had copied so far.
     copied: u64,
@@ -62,8 +61,8 @@ impl ReplicationCounters {
 }
 
 /// What switching off half of the workers did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct PowerFinding {
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct PowerFinding {
     /// Workers that were off.
     pub off: usize,
     /// Nodes live before, at the least while they were off, and after.
@@ -79,6 +78,21 @@ pub(super) struct PowerFinding {
 }
 
 impl PowerFinding {
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
+    fn figures(&self) -> PeerFigures {
+        let number = |count: u64| count as f64;
+        PeerFigures::of([
+            ("off", self.off as f64),
+            ("live_before", number(self.live.0)),
+            ("live_off", number(self.live.1)),
+            ("live_after", number(self.live.2)),
+            ("low", number(self.low)),
+            ("missing", number(self.missing)),
+            ("copied", number(self.copied)),
+        ])
+        .with_some("settled_s", self.settled_s)
+    }
+
     /// Notes a look at the NameNode while workers are off.
     fn note(&mut self, now: ReplicationCounters, copied_before: u64) {
         self.low = self.low.max(now.low);
@@ -88,27 +102,26 @@ impl PowerFinding {
     }
 }
 
-/// Writes as `RandomWriter` does, switches off the second half of the workers, with the nodes in
-/// their hosts, until the NameNode has nothing to copy, and switches them on.
+/// Switches off the second half of so many workers, with the nodes in their hosts, until the
+/// NameNode has nothing to copy, and switches them on.
 pub(super) fn off_and_on(
-    storage: Storage,
     testbed: &mut Testbed,
-    mut workers: Workers,
-    options: &ExperimentOptions,
-) -> Result<PowerFinding> {
-    workers.run(JOBS[0], options.mib)?;
+    yarn: &mut Yarn,
+    workers: usize,
+) -> Result<PeerFigures> {
     let before = settle(testbed, Duration::ZERO, &mut |_| ())?.0;
-    let off_hosts = workers.count.div_ceil(2)..workers.count;
+    let off_hosts = workers.div_ceil(2)..workers;
+    // Workers are on the first hosts that have storage, so their places are their nodes'.
+    let nodes_too = testbed.nodes().len() >= workers;
     let mut finding = PowerFinding {
         off: off_hosts.len(),
         live: (before.live, before.live, 0),
         ..PowerFinding::default()
     };
     for at in off_hosts.clone() {
-        workers.yarn.kill_worker(at)?;
+        yarn.kill_worker(at)?;
     }
-    // Workers are on the first hosts that have storage, so their places are their nodes'.
-    if storage == Storage::Stock {
+    if nodes_too {
         for at in off_hosts.clone() {
             testbed.nodes_mut()[at].kill()?;
         }
@@ -116,14 +129,14 @@ pub(super) fn off_and_on(
     let mut note = |now| finding.note(now, before.copied);
     let (_, settled) = settle(testbed, OFF, &mut note)?;
     finding.settled_s = settled;
-    if storage == Storage::Stock {
+    if nodes_too {
         for at in off_hosts {
             testbed.nodes_mut()[at].restart()?;
         }
     }
     testbed.wait_live(usize::try_from(before.live).unwrap_or(usize::MAX))?;
     finding.live.2 = ReplicationCounters::read(testbed)?.live;
-    Ok(finding)
+    Ok(finding.figures())
 }
 
 /// Waits at least `least`, until the NameNode has nothing to copy; the last counters, and after how
