@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use hayloft_io::decorators::{Effect, FaultRule};
 use hayloft_io::{IoError, IoErrorKind, IoOp};
+use hayloft_parity::MemberRecord;
 
 /// Four volumes, of which the first obeys the rules.
 async fn faulty(shape: ParityShape) -> (Node, Arc<Faults>) {
@@ -326,6 +327,19 @@ async fn a_record_that_outlived_its_group_counts_nothing_as_lost() {
     let (node, faults) = faulty(shape(2, 1)).await;
     put_some(&node, 1..13).await;
     round(&node).await;
+    // A disk whose group has a copy of its record on the first, and none on this one.
+    let exchanged = {
+        let volumes = node.store.state().volumes();
+        let first = volumes.iter().find(|v| v.root.ends_with("data0"));
+        let first = &first.expect("there").info.id;
+        let table = node.parity.table();
+        let mut groups = table.iter().map(|group| Arc::clone(&group.record));
+        let record = groups.find(|record| record.copies.contains(first));
+        let record = record.expect("on the first");
+        let elsewhere = |m: &&MemberRecord| !record.copies.contains(&m.storage);
+        let member = record.members.iter().find(elsewhere);
+        PathBuf::from(&*member.expect("a copy on all three").root)
+    };
     let ops = [IoOp::Unlink, IoOp::Write, IoOp::Replace];
     faults.add(FaultRule::new(Effect::Errno(EACCES)).on(&ops).at(in_groups));
     let all: Vec<Block> = (1..13).map(|id| block(id, 1001, 0).block).collect();
@@ -343,7 +357,6 @@ async fn a_record_that_outlived_its_group_counts_nothing_as_lost() {
     let records = names.filter(|name| name.to_string_lossy().ends_with(".record"));
     assert!(records.count() > 0, "none outlived its group");
     node.store.shutdown().await;
-    let exchanged = node.dir.path().join("data1");
     std::fs::remove_dir_all(&exchanged).expect("removes");
     std::fs::create_dir(&exchanged).expect("made");
     let now = protected(node.dir.path(), 4, shape(2, 1));
