@@ -2,4 +2,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| hayloft_wire::fuzz::op_response(data));
+fuzz_target!(|data: &[u8]| hayloft_fuzz::op_response(data));

@@ -22,8 +22,6 @@
 pub mod ack;
 pub mod checksum;
 pub mod frame;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzz;
 pub mod ids;
 pub mod limits;
 pub mod packet;

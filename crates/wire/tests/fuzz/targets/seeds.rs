@@ -3,15 +3,17 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
-use crate::ack::{Ecn, Hop, PipelineAck, Slow};
-use crate::checksum::{ChecksumKind, DataChecksum};
-use crate::ids::{Block, ExtendedBlock, PoolId, ReplicaState, StorageType};
-use crate::packet::{self, PacketHeader};
-use crate::proto::{datanode, datatransfer as pb, hdfs, hdfs_server, interdatanode, security};
-use crate::report::{ReportEncoder, ReportedReplica};
-use crate::rpc::{self, names};
-use crate::token::{AccessMode, BlockTokenIdentifier};
-use crate::transfer::{self, BlockOpResponse, OpMessage, Stage, Status};
+use hayloft_wire::ack::{Ecn, Hop, PipelineAck, Slow};
+use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
+use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState, StorageType};
+use hayloft_wire::packet::{self, PacketHeader};
+use hayloft_wire::proto::{
+    datanode, datatransfer as pb, hdfs, hdfs_server, interdatanode, security,
+};
+use hayloft_wire::report::{ReportEncoder, ReportedReplica};
+use hayloft_wire::rpc::{self, names};
+use hayloft_wire::token::{AccessMode, BlockTokenIdentifier};
+use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Stage, Status};
 
 fn block() -> ExtendedBlock {
     let pool = PoolId::new("BP-1-10.0.0.1-1700000000000").expect("a valid id");
@@ -26,7 +28,7 @@ fn token() -> security::Token {
     security::Token {
         identifier: Bytes::from_static(b"identifier"),
         password: Bytes::from_static(b"password"),
-        kind: crate::token::BLOCK_TOKEN_KIND.to_owned(),
+        kind: hayloft_wire::token::BLOCK_TOKEN_KIND.to_owned(),
         service: String::new(),
     }
 }
@@ -109,7 +111,7 @@ pub fn op_responses() -> Vec<Bytes> {
         BlockOpResponse::pipeline(Status::Error, "10.0.0.2:9866"),
     ]
     .iter()
-    .map(crate::frame::delimited)
+    .map(hayloft_wire::frame::delimited)
     .collect()
 }
 

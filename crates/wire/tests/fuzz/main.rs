@@ -6,7 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{FuzzTarget, TARGETS};
+mod targets;
+
+use targets::{FuzzTarget, TARGETS, seeds};
 
 /// SplitMix64: small, and good enough to choose mutations.
 struct Random(u64);
@@ -113,22 +115,22 @@ fn random_and_mutated_inputs() {
 /// The seeds are valid, so that mutations start from where decoders go deep.
 #[test]
 fn seeds_are_valid() {
-    for seed in super::seeds::op_requests() {
-        let request = crate::transfer::decode_request(&mut bytes::BytesMut::from(&seed[..]));
+    for seed in seeds::op_requests() {
+        let request = hayloft_wire::transfer::decode_request(&mut bytes::BytesMut::from(&seed[..]));
         assert!(matches!(request, Ok(Some(_))), "{request:?}");
     }
-    for seed in super::seeds::rpc_requests() {
-        crate::rpc::parse_request(seed).expect("valid");
+    for seed in seeds::rpc_requests() {
+        hayloft_wire::rpc::parse_request(seed).expect("valid");
     }
-    for seed in super::seeds::rpc_responses() {
-        crate::rpc::parse_response(seed).expect("valid");
+    for seed in seeds::rpc_responses() {
+        hayloft_wire::rpc::parse_response(seed).expect("valid");
     }
-    for seed in super::seeds::block_tokens() {
-        crate::token::BlockTokenIdentifier::decode(&seed).expect("valid");
+    for seed in seeds::block_tokens() {
+        hayloft_wire::token::BlockTokenIdentifier::decode(&seed).expect("valid");
     }
-    for seed in super::seeds::packets() {
+    for seed in seeds::packets() {
         let mut buf = bytes::BytesMut::from(&seed[..]);
-        let parser = crate::packet::PacketParser::default();
+        let parser = hayloft_wire::packet::PacketParser::default();
         while parser.parse(&mut buf).expect("valid").is_some() {}
         assert!(buf.is_empty());
     }

@@ -2,25 +2,23 @@
 //!
 //! Beyond "does not panic" each checks what its decoder promises. Incomplete input leaves the
 //! buffer alone. What was decoded encodes to something that decodes to the same. The package
-//! `fuzz/` at the root of the repository gives them to cargo-fuzz; the test `random` runs them on
-//! any toolchain.
+//! `fuzz/` at the root of the repository gives them to cargo-fuzz; the test runs them on any
+//! toolchain.
 
 use bytes::{Bytes, BytesMut};
 
-use crate::ack::PipelineAck;
-use crate::checksum::DataChecksum;
-use crate::frame;
-use crate::limits::MAX_TOKEN_BYTES;
-use crate::packet::{self, PacketParser};
-use crate::proto::{clientdatanode, datanode, interdatanode};
-use crate::report::{ReportDecoder, ReportEncoder};
-use crate::rpc;
-use crate::schema::WireMessage;
-use crate::token::BlockTokenIdentifier;
-use crate::transfer::{self, OpMessage, OpRequest};
+use hayloft_wire::ack::PipelineAck;
+use hayloft_wire::checksum::DataChecksum;
+use hayloft_wire::frame;
+use hayloft_wire::limits::MAX_TOKEN_BYTES;
+use hayloft_wire::packet::{self, PacketParser};
+use hayloft_wire::proto::{clientdatanode, datanode, interdatanode};
+use hayloft_wire::report::{ReportDecoder, ReportEncoder};
+use hayloft_wire::rpc;
+use hayloft_wire::schema::WireMessage;
+use hayloft_wire::token::BlockTokenIdentifier;
+use hayloft_wire::transfer::{self, OpMessage, OpRequest};
 
-#[cfg(test)]
-mod random;
 pub mod seeds;
 
 /// A fuzzing target.
