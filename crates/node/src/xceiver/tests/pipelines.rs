@@ -378,7 +378,13 @@ async fn a_node_that_the_namenode_calls_slow_says_so() {
 /// usual ones. Readers that take nothing hold some of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_streams_share_little_memory() {
-    let nodes = [Node::start().await, Node::start().await];
+    let settings = Settings {
+        // Room is reserved for whole blocks.
+        block_size_estimate: 2 << 20,
+        ..Settings::default()
+    };
+    let node = async || Node::with(settings.clone(), &[StorageType::Disk]).await;
+    let nodes = [node().await, node().await];
     let data = pattern(1_300_000);
     let mut first = Pipeline::create(1000, 1001, &[&nodes[0], &nodes[1]]).await;
     first.write(&data, 650_240, 2).await;
