@@ -141,3 +141,34 @@ pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
     /// has none whose contents are the file's.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 }
+
+/// The operations of an [`EngineFile`] that move no bytes: each goes through one method of the file,
+/// which is given the operation and the call to make.
+macro_rules! without_bytes {
+    ($through:ident) => {
+        fn allocate(&self, len: u64) -> IoFuture<Result<(), IoError>> {
+            self.$through(IoOp::Allocate, move |f| f.allocate(len))
+        }
+
+        fn truncate(&self, len: u64) -> IoFuture<Result<(), IoError>> {
+            self.$through(IoOp::Truncate, move |f| f.truncate(len))
+        }
+
+        fn sync(&self, kind: SyncKind) -> IoFuture<Result<(), IoError>> {
+            self.$through(IoOp::Sync, move |f| f.sync(kind))
+        }
+
+        fn start_writeback(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
+            self.$through(IoOp::Writeback, move |f| f.start_writeback(offset, len))
+        }
+
+        fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
+            self.$through(IoOp::Advise, move |f| f.advise(advice, offset, len))
+        }
+
+        fn length(&self) -> IoFuture<Result<u64, IoError>> {
+            self.$through(IoOp::Length, |f| f.length())
+        }
+    };
+}
+pub(crate) use without_bytes;

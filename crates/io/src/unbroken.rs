@@ -21,14 +21,23 @@ pub fn services_broken() -> u64 {
 }
 
 /// Runs the service that `begin` gives, to its end. One that panics begins again after 5 s, as
-/// often as it does.
-pub async fn unbroken<S: Future>(what: &'static str, begin: impl Fn() -> S) -> S::Output {
+/// often as it does. `None` when it is to `stop` meanwhile.
+pub async fn unbroken<S: Future>(
+    what: &'static str,
+    stop: impl Future,
+    begin: impl Fn() -> S,
+) -> Option<S::Output> {
+    let mut stop = std::pin::pin!(stop);
     loop {
-        if let Some(end) = told_if_broken(what, begin()).await {
+        let end = told_if_broken(what, begin()).await;
+        if end.is_some() {
             return end;
         }
         tracing::info!(service = what, "begins again in {} s", AGAIN.as_secs());
-        tokio::time::sleep(AGAIN).await;
+        tokio::select! {
+            _ = &mut stop => return None,
+            () = tokio::time::sleep(AGAIN) => {}
+        }
     }
 }
 
@@ -55,12 +64,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_service_that_panics_begins_again_and_is_counted() {
         let (begun, before) = (AtomicU32::new(0), services_broken());
-        unbroken("one that is wrong twice", || async {
+        let wrong_twice = || async {
             let number = begun.fetch_add(1, Ordering::Relaxed);
             assert!(number >= 2, "wrong");
-        })
-        .await;
+        };
+        let ended = unbroken("one that is wrong twice", never(), wrong_twice).await;
+        assert_eq!(ended, Some(()));
         assert_eq!(begun.load(Ordering::Relaxed), 3);
-        assert_eq!(services_broken() - before, 2);
+        assert!(services_broken() - before >= 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_does_not_wait_until_a_service_begins_again() {
+        let began = tokio::time::Instant::now();
+        let stop = tokio::time::sleep(AGAIN / 2);
+        let always_wrong = || async { panic!("wrong") };
+        let ended: Option<()> = unbroken("one that is always wrong", stop, always_wrong).await;
+        assert_eq!(ended, None);
+        assert!(began.elapsed() < AGAIN, "{:?}", began.elapsed());
+    }
+
+    fn never() -> std::future::Pending<()> {
+        std::future::pending()
     }
 }

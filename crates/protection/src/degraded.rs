@@ -124,7 +124,7 @@ pub fn keep_serving(parity: &Parity, store: &Arc<StoreState>, volume: &Volume) {
             continue;
         };
         let id = member.block_id;
-        if let Some(Slot::Finalized(replica)) = pool.map.get(id)
+        if let Some(replica) = pool.map.get(id).and_then(|slot| slot.complete())
             && (replica.volume, replica.len) == (volume.index, member.covered)
         {
             let degraded = DegradedReplica {

@@ -28,6 +28,25 @@ struct Stride {
     sums: Vec<Bytes>,
 }
 
+/// A group on its way. It leaves the table when its task panics, and its files go with a look at
+/// all.
+struct Claim<'a>(&'a Parity, GroupId);
+
+impl Claim<'_> {
+    /// The group counts, or is removed in order.
+    fn end(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let Self(parity, id) = *self;
+        parity.table().remove(id);
+        parity.clean_soon();
+    }
+}
+
 /// Encodes a group and commits it. What was written of one that fails is removed.
 pub async fn encode_group(
     parity: &Arc<Parity>,
@@ -37,6 +56,7 @@ pub async fn encode_group(
     let record = draft(parity, members, targets);
     let id = record.id;
     parity.table().claim(record.clone());
+    let claim = Claim(parity, id);
     let encode = async {
         let claimed = encode_claimed(parity, members, targets, record.clone());
         let (record, sections) = claimed.await?;
@@ -49,6 +69,7 @@ pub async fn encode_group(
         // A disk that hangs gives no answer.
         _ = futures_util::future::select_all(gone) => Err(NotEncoded::Changed),
     };
+    claim.end();
     if outcome.is_err() {
         let gone = parity.table().remove(id);
         if let Some(group) = gone {

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoOp, OpenMode, SyncKind, locks};
+use hayloft_io::{
+    AlignedBuf, EngineFile, IoClass, IoError, IoOp, OpenMode, SyncKind, locks, told_if_broken,
+};
 use hayloft_parity::{FileStamp, UnitRef};
 use hayloft_store::inside::{
     BlockPoolSlice, Damage, FinalReplica, LACKING, Pair, Pool, Slot, StoreState, make_dir,
@@ -70,13 +72,15 @@ pub fn heal(
     let found = finalized(&store, &block, &storage).map(|found| found.2);
     store.tasks.clone().spawn(async move {
         let healed = async {
-            match &claim {
-                Claim::Full => Err(StoreError::not_found("too many wait to be mended")),
-                Claim::Mine(_) => heal_in_turn(&parity, &store, &block, &storage).await,
+            if matches!(claim, Claim::Full) {
+                return Err(StoreError::not_found("too many wait to be mended"));
             }
+            let heal = heal_in_turn(&parity, &store, &block, &storage);
+            let healed = told_if_broken("mending of a replica", heal).await;
+            healed.unwrap_or_else(|| Err(StoreError::closed("mending it met a defect")))
         };
         let healed = while_there(&store, &storage, healed).await;
-        claim.release(&parity);
+        drop(claim);
         if let Some(healed) = healed {
             tell(&parity, &store, (block, storage), (damage, found, healed)).await;
         }
@@ -97,7 +101,7 @@ pub async fn mend_or_tell(
     let found = finalized(store, &block, &storage).map(|found| found.2);
     let once = heal_once(parity, store, &block, &storage);
     let healed = while_there(store, &storage, once).await;
-    claim.release(parity);
+    drop(claim);
     match healed {
         None => {}
         Some(Err(error)) if error.io_error().is_some() => {
@@ -113,21 +117,21 @@ pub async fn mend_or_tell(
 
 /// The right to mend a replica.
 enum Claim {
-    Mine(Damaged),
+    Mine(Arc<Parity>, Damaged),
     /// Too many wait.
     Full,
 }
 
-impl Claim {
-    fn release(self, parity: &Parity) {
-        if let Self::Mine(damaged) = self {
-            locks::lock(&parity.healing.waiting).remove(&damaged);
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Self::Mine(parity, damaged) = self {
+            locks::lock(&parity.healing.waiting).remove(damaged);
         }
     }
 }
 
 /// Claims a replica; `None` when another task mends it already.
-fn claim(parity: &Parity, block: &ExtendedBlock, storage: &StorageInfo) -> Option<Claim> {
+fn claim(parity: &Arc<Parity>, block: &ExtendedBlock, storage: &StorageInfo) -> Option<Claim> {
     let damaged = (Arc::clone(&storage.id), block.pool.clone(), block.block.id);
     let mut waiting = locks::lock(&parity.healing.waiting);
     if waiting.len() >= WAITING_MAX {
@@ -135,7 +139,7 @@ fn claim(parity: &Parity, block: &ExtendedBlock, storage: &StorageInfo) -> Optio
     }
     waiting
         .insert(damaged.clone())
-        .then_some(Claim::Mine(damaged))
+        .then(|| Claim::Mine(Arc::clone(parity), damaged))
 }
 
 /// What `work` gives, unless the store stops or the storage goes before: what was on that is

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hayloft_io::OpenMode;
-use hayloft_io::locks;
+use hayloft_io::{OpenMode, locks, told_if_broken};
 use hayloft_parity::{GroupPhase, GroupRecord, MemberState, PARITY_DIR, UnitRef};
 use hayloft_store::inside::{
-    BlockPoolSlice, DIR_MODE, DegradedReplica, FinalReplica, Pair, Pool, Slot, StoreState,
-    footprint, settle_copy,
+    BlockPoolSlice, DIR_MODE, DegradedReplica, FinalReplica, Pair, Pool, Reservation, Slot,
+    StoreState, footprint, settle_copy,
 };
 use hayloft_store::{StoreError, StoreErrorKind, StoreEvent};
 use hayloft_wire::ids::{ExtendedBlock, StorageType};
@@ -79,8 +78,9 @@ impl Parity {
                         continue;
                     }
                     status::publish_progress(self).await;
-                    let rebuilt = self.rebuild_replica(&store, &pool, id, &replica).await;
-                    let Err(error) = rebuilt else {
+                    let rebuild = self.rebuild_replica(&store, &pool, id, &replica);
+                    let rebuilt = told_if_broken("rebuild of a replica", rebuild).await;
+                    let Some(Err(error)) = rebuilt else {
                         continue;
                     };
                     let block = pool.extended(replica.block(id));
@@ -159,10 +159,10 @@ impl Parity {
             StoreError::new(StoreErrorKind::OutOfSpace, text)
         })?;
         let slice = pool.slice(place.volume.index)?;
-        place.volume.reserve_for_replica(bytes);
+        let reserved = Reservation::new(&place.volume, bytes);
         let placed = self.place_rebuilt((store, pool), &slice, id, degraded);
         let placed = unless_gone(&place, placed).await;
-        place.volume.release_reserved(bytes);
+        drop(reserved);
         let to = placed.inspect_err(|error| self.blame(&place, error))?;
         let block = pool.extended(degraded.block(id));
         let volume = place.volume.root.display();
@@ -298,7 +298,9 @@ impl Parity {
         };
         for unit in lost {
             status::publish_progress(self).await;
-            if let Err(error) = self.rebuild_parity_file(unit).await {
+            let rebuild = self.rebuild_parity_file(unit);
+            let rebuilt = told_if_broken("rebuild of parity", rebuild).await;
+            if let Some(Err(error)) = rebuilt {
                 warn!(group = %unit.group, %error, "parity is not rebuilt yet");
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{locks, unbroken};
+use hayloft_io::{locks, told_if_broken, unbroken};
 use hayloft_parity::{DiskRoom, GroupPlan, TableGroup, Unprotected, form};
 use hayloft_store::inside::Slot;
 use hayloft_store::{StoreError, StoreErrorKind};
@@ -41,11 +41,15 @@ const FULL_PAUSE: Duration = Duration::from_secs(60);
 pub fn start(parity: &Arc<Parity>) {
     let mut running = locks::lock(&parity.running);
     if !std::mem::replace(&mut *running, true) {
+        // No task waits for their end.
+        let never = std::future::pending::<()>;
         let rounds = Arc::clone(parity);
-        tokio::spawn(unbroken("parity", move || run(Arc::clone(&rounds))));
+        tokio::spawn(unbroken("parity", never(), move || {
+            run(Arc::clone(&rounds))
+        }));
         let asked = Arc::downgrade(parity);
         let answer = move || requests::answer_requests(asked.clone());
-        tokio::spawn(unbroken("answers about parity", answer));
+        tokio::spawn(unbroken("answers about parity", never(), answer));
     }
 }
 
@@ -248,9 +252,15 @@ impl Parity {
         }
         let members: Vec<ParityCandidate> = plan.members.into_iter().map(|m| m.what).collect();
         let refusals = self.refusals();
-        let error = match encode_group(self, &members, targets).await {
-            Ok(_) => return Next::Go,
-            Err(error) => error,
+        let encoding = encode_group(self, &members, targets);
+        let error = match told_if_broken("encoding of a parity group", encoding).await {
+            Some(Ok(_)) => return Next::Go,
+            Some(Err(error)) => error,
+            None => {
+                // Others are encoded meanwhile.
+                self.refuse_all_for(&members, REFUSED_FOR);
+                return Next::Skip;
+            }
         };
         match error {
             NotEncoded::Changed => Next::Skip,

@@ -89,7 +89,6 @@ impl Parity {
                 info!(group = %group.record.id, damaged, "the scan found damage: it is mended now");
             }
             let mut scan = locks::lock(&self.scan);
-            scan.last = Some(group.record.id);
             let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
             scan.allowed = scan.allowed.saturating_sub(bytes);
             if began.elapsed() >= self.config.turn {
@@ -108,6 +107,8 @@ impl Parity {
         let table = self.table();
         let next = scan.next(table.iter().map(|group| group.record.id));
         if let Some(next) = next {
+            // Before the look: one that panics is not looked at again and again.
+            scan.last = Some(next);
             return table.get(next).cloned();
         }
         if scan.last.take().is_some() {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hayloft_io::{IoClass, IoError, IoErrorKind};
+use hayloft_io::{IoClass, IoError, IoErrorKind, told_if_broken};
 use hayloft_parity::{GroupFile, GroupId, GroupRecord, MemberState, TableGroup, UnitRef};
 use hayloft_store::inside::Slot;
 use hayloft_store::{StoreError, StoreErrorKind};
@@ -28,7 +28,10 @@ impl Parity {
         let mut turn = Instant::now();
         for group in groups {
             status::publish_progress(self).await;
-            damaged += self.scrub_group(group).await;
+            let scrub = self.scrub_group(group);
+            damaged += told_if_broken("scrub of a parity group", scrub)
+                .await
+                .unwrap_or(1);
             if self.stores().is_empty() {
                 return false;
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hayloft_io::{AlignedBuf, IoClass, IoErrorKind, locks};
+use hayloft_io::{AlignedBuf, IoClass, IoErrorKind, locks, told_if_broken};
 use hayloft_parity::{
     GroupFile, GroupId, GroupPhase, GroupRecord, MemberState, SumsCheck, TableGroup, UnitRef,
     UnitSums,
@@ -118,7 +118,7 @@ impl Parity {
         store.tasks.clone().spawn(async move {
             let look = async {
                 for unit in looks {
-                    parity.look_at(unit).await;
+                    told_if_broken("look at parity", parity.look_at(unit)).await;
                 }
                 parity.wake.notify_one();
             };

@@ -23,6 +23,7 @@ pub use crate::replica::files::{Pair, on_disk_with_sync, pin, settle_copy, sync_
 pub use crate::replica::{FinalReplica, LiveReplica, Slot};
 pub use crate::state::StoreState;
 pub use crate::transitions::volume_failure::LACKING;
+pub use crate::volume::reservation::Reservation;
 pub use crate::volume::{BlockPoolSlice, Volume, footprint};
 
 impl StoreState {

@@ -217,7 +217,9 @@ impl StoreState {
         what: &'static str,
         begin: impl Fn() -> S + Send + 'static,
     ) {
-        self.tasks.spawn(unbroken(what, begin).in_current_span());
+        let stop = self.stop.clone();
+        let serving = async move { unbroken(what, stop.cancelled(), begin).await };
+        self.tasks.spawn(serving.in_current_span());
     }
 
     /// Sends an event; waits when the node is behind.

@@ -16,6 +16,8 @@ use crate::locks;
 pub enum Effect {
     /// Fails without being tried, with this errno (such as `libc::EIO`).
     Errno(i32),
+    /// Panics, as a defect of ours would.
+    Panic,
     /// Waits first, then goes on to the next rule.
     Delay(Duration),
     /// As [`Delay`](Effect::Delay), but a read, write or sync keeps a thread of the disk meanwhile,
@@ -233,6 +235,7 @@ impl Faults {
 
     pub(super) fn judge(&self, class: IoClass, op: IoOp, path: &Path) -> Verdict {
         let mut verdict = Verdict::default();
+        let mut panics = false;
         let mut state = self.lock();
         let mut rules = std::mem::take(&mut state.rules);
         for active in &mut rules {
@@ -255,6 +258,7 @@ impl Faults {
                     verdict.errno = Some(errno);
                     break;
                 }
+                Effect::Panic => panics = true,
                 Effect::Delay(delay) => verdict.delay += delay,
                 Effect::Stall(stall) => verdict.stall += stall,
                 Effect::Short { bytes, errno } => verdict.short = Some((bytes, errno)),
@@ -262,6 +266,8 @@ impl Faults {
             }
         }
         state.rules = rules;
+        drop(state);
+        assert!(!panics, "injected: {op:?} at {}", path.display());
         verdict
     }
 }

@@ -13,7 +13,7 @@ use super::fault_rules::{Faults, Verdict, injected};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::Disk;
-use crate::engine::{Engine, EngineFile};
+use crate::engine::{Engine, EngineFile, without_bytes};
 use crate::error::{IoError, IoOp};
 use crate::meta::{Meta, MetaHook};
 use crate::types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
@@ -271,32 +271,10 @@ impl EngineFile for FaultyFile {
         }
     }
 
-    fn allocate(&self, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.judged(IoOp::Allocate, move |f| f.allocate(len))
-    }
-
-    fn truncate(&self, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.judged(IoOp::Truncate, move |f| f.truncate(len))
-    }
-
-    fn sync(&self, kind: SyncKind) -> IoFuture<Result<(), IoError>> {
-        self.judged(IoOp::Sync, move |f| f.sync(kind))
-    }
-
-    fn start_writeback(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.judged(IoOp::Writeback, move |f| f.start_writeback(offset, len))
-    }
+    without_bytes!(judged);
 
     fn write_back(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
         self.judged(IoOp::Writeback, move |f| f.write_back(offset, len))
-    }
-
-    fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.judged(IoOp::Advise, move |f| f.advise(advice, offset, len))
-    }
-
-    fn length(&self) -> IoFuture<Result<u64, IoError>> {
-        self.judged(IoOp::Length, |f| f.length())
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -14,7 +14,7 @@ use super::metrics::{IoMetrics, Timer};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::Disk;
-use crate::engine::{Engine, EngineFile};
+use crate::engine::{Engine, EngineFile, without_bytes};
 use crate::error::{IoError, IoOp};
 use crate::meta::{Meta, MetaHook};
 use crate::types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
@@ -121,11 +121,11 @@ impl MeteredFile {
         })
     }
 
-    fn plain(
+    fn plain<T: Send + 'static>(
         &self,
         op: IoOp,
-        start: impl FnOnce(&dyn EngineFile) -> IoFuture<Result<(), IoError>>,
-    ) -> IoFuture<Result<(), IoError>> {
+        start: impl FnOnce(&dyn EngineFile) -> IoFuture<Result<T, IoError>>,
+    ) -> IoFuture<Result<T, IoError>> {
         self.timed(op, start, |result| (0, result.is_err()))
     }
 
@@ -188,32 +188,10 @@ impl EngineFile for MeteredFile {
         result
     }
 
-    fn allocate(&self, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.plain(IoOp::Allocate, |f| f.allocate(len))
-    }
-
-    fn truncate(&self, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.plain(IoOp::Truncate, |f| f.truncate(len))
-    }
-
-    fn sync(&self, kind: SyncKind) -> IoFuture<Result<(), IoError>> {
-        self.plain(IoOp::Sync, |f| f.sync(kind))
-    }
-
-    fn start_writeback(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.plain(IoOp::Writeback, |f| f.start_writeback(offset, len))
-    }
+    without_bytes!(plain);
 
     fn write_back(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
         self.plain(IoOp::Writeback, |f| f.write_back(offset, len))
-    }
-
-    fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.plain(IoOp::Advise, |f| f.advise(advice, offset, len))
-    }
-
-    fn length(&self) -> IoFuture<Result<u64, IoError>> {
-        self.timed(IoOp::Length, |f| f.length(), |len| (0, len.is_err()))
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -17,7 +17,7 @@ use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::data_files::DataFiles;
 use crate::disk::{Aside, Disk, Request};
-use crate::engine::{Engine, EngineFile};
+use crate::engine::{Engine, EngineFile, without_bytes};
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::meta::Meta;
 use crate::types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
@@ -222,33 +222,11 @@ impl<B: Blocking> EngineFile for Threaded<B> {
         result.map(|()| done)
     }
 
-    fn allocate(&self, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.run(IoOp::Allocate, move |f| f.allocate(len))
-    }
-
-    fn truncate(&self, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.run(IoOp::Truncate, move |f| f.truncate(len))
-    }
-
-    fn sync(&self, kind: SyncKind) -> IoFuture<Result<(), IoError>> {
-        self.run(IoOp::Sync, move |f| f.sync(kind))
-    }
-
-    fn start_writeback(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.run(IoOp::Writeback, move |f| f.start_writeback(offset, len))
-    }
+    without_bytes!(run);
 
     fn write_back(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
         let work = move |file: &B| (file.write_back(offset, len), len);
         self.transfer(IoOp::Writeback, (offset, len), work, Err)
-    }
-
-    fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
-        self.run(IoOp::Advise, move |f| f.advise(advice, offset, len))
-    }
-
-    fn length(&self) -> IoFuture<Result<u64, IoError>> {
-        self.run(IoOp::Length, |f| f.length())
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -175,19 +175,18 @@ impl Told {
 /// Keeps one thread of the runtime ready for calls that block, until `stop`. Were there none when
 /// the system gives no more threads, such a call could not even wait.
 pub(crate) async fn keep_a_blocking_thread(stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(KEEP) => {}
+    let keep = || async {
+        loop {
             // Work that was left waiting is taken with this, too.
-            _ = tokio::task::spawn_blocking(|| ()) => {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(KEEP) => {}
-                }
+            let taken = tokio::task::spawn_blocking(|| ());
+            if tokio::time::timeout(KEEP, taken).await.is_ok() {
+                tokio::time::sleep(KEEP).await;
             }
         }
-    }
+    };
+    // Where the runtime has no thread at all, asking for one panics.
+    let kept = hayloft_io::unbroken("a thread for calls that block", stop.cancelled(), keep);
+    stop.run_until_cancelled(kept).await;
 }
 
 #[cfg(test)]

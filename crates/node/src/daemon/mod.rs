@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use hayloft_io::unbroken;
 use hayloft_protection::ParityProtection;
 use hayloft_store::{StartOption, StoreShared};
 use tokio::time::timeout;
@@ -72,7 +73,13 @@ pub async fn run(
     machinery
         .xceivers
         .limit_connections(machinery.shares.transfers);
-    tokio::spawn(means::report(shutdown.child_token()));
+    let stop = shutdown.clone();
+    let report = unbroken(
+        "report of shortages",
+        shutdown.clone().cancelled_owned(),
+        move || means::report(stop.clone()),
+    );
+    tokio::spawn(report);
     tokio::spawn(means::keep_a_blocking_thread(shutdown.child_token()));
     let running = start_all(opened, start, &machinery, &shutdown).await?;
     let alone = running.len() == 1;

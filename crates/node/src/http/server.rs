@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::{Extension, Router};
-use hayloft_io::Means;
 use hayloft_io::locks::lock;
+use hayloft_io::{Means, unbroken};
 use hayloft_rpc::AcceptTrouble;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -98,7 +98,8 @@ fn serve_here(
     while !stop.is_cancelled() {
         match std::panic::catch_unwind(build) {
             Ok(Ok(runtime)) => {
-                runtime.block_on(serve_all(host, ports, places, stop));
+                let routes = || router(Arc::clone(&host));
+                runtime.block_on(serve_all(routes, ports, places, stop));
                 // Files that are still written stay open, as when the node is killed.
                 runtime.shutdown_background();
                 return;
@@ -114,29 +115,42 @@ fn serve_here(
 }
 
 async fn serve_all(
-    host: Arc<dyn WebHost>,
+    routes: impl Fn() -> Router,
     ports: WebPorts,
     places: Arc<Semaphore>,
     stop: CancellationToken,
 ) {
-    let web = Web {
-        router: router(host),
-        places,
-        stop,
-    };
-    let kept = keep_a_blocking_thread(web.stop.clone());
-    let plain = async {
-        if let Some(listener) = ports.plain {
-            web.accept(listener, None).await;
-        }
-    };
-    let tls = async {
-        if let Some((listener, tls)) = ports.tls {
-            let watch = Arc::clone(&tls).watch(web.stop.clone());
-            tokio::join!(watch, web.accept(listener, Some(tls)));
-        }
-    };
-    tokio::join!(kept, plain, tls);
+    let plain = ports.plain.and_then(of_this_runtime);
+    let tls = ports.tls;
+    let tls = tls.and_then(|(listener, tls)| Some((of_this_runtime(listener)?, tls)));
+    unbroken("web port", stop.cancelled(), || async {
+        let web = Web {
+            router: routes(),
+            places: Arc::clone(&places),
+            stop: stop.clone(),
+        };
+        let kept = keep_a_blocking_thread(stop.clone());
+        let plain = async {
+            if let Some(listener) = &plain {
+                web.accept(listener, None).await;
+            }
+        };
+        let tls = async {
+            if let Some((listener, tls)) = &tls {
+                let watch = Arc::clone(tls).watch(stop.clone());
+                tokio::join!(watch, web.accept(listener, Some(tls)));
+            }
+        };
+        tokio::join!(kept, plain, tls);
+    })
+    .await;
+}
+
+/// A listener belongs to the runtime that bound it, before.
+fn of_this_runtime(listener: TcpListener) -> Option<TcpListener> {
+    let listener = listener.into_std().and_then(TcpListener::from_std);
+    let failed = |error: &std::io::Error| error!(%error, "the web port is not served");
+    listener.inspect_err(failed).ok()
 }
 
 /// What both ports serve, and share.
@@ -147,16 +161,7 @@ struct Web {
 }
 
 impl Web {
-    async fn accept(&self, listener: TcpListener, tls: Option<Arc<Tls>>) {
-        // It belongs to the runtime that bound it.
-        let listener = listener.into_std().and_then(TcpListener::from_std);
-        let listener = match listener {
-            Ok(listener) => listener,
-            Err(error) => {
-                error!(%error, "the web port is not served");
-                return;
-            }
-        };
+    async fn accept(&self, listener: &TcpListener, tls: Option<&Arc<Tls>>) {
         let mut trouble = AcceptTrouble::of("web");
         loop {
             let place = Arc::clone(&self.places).acquire_owned();
@@ -188,7 +193,7 @@ impl Web {
                 }
             };
             let router = self.router.clone().layer(Extension(peer.clone()));
-            let (stop, tls) = (self.stop.clone(), tls.clone());
+            let (stop, tls) = (self.stop.clone(), tls.cloned());
             let stream = PatientStream::new(stream, WRITE_WITHIN);
             tokio::spawn(async move {
                 let _place = place;
@@ -238,5 +243,42 @@ where
         ended = connection => if let Err(error) = ended {
             debug!(%error, "a connection of the web port ended early");
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[tokio::test]
+    async fn the_web_port_begins_again_after_a_panic_and_stops_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let (begun, before) = (AtomicU32::new(0), hayloft_io::services_broken());
+        let routes = || {
+            assert!(begun.fetch_add(1, Ordering::Relaxed) > 0, "wrong");
+            Router::new().fallback(async || "here")
+        };
+        let ports = WebPorts {
+            plain: Some(listener),
+            tls: None,
+        };
+        let (places, stop) = (Arc::new(Semaphore::new(4)), CancellationToken::new());
+        let asking = async {
+            let mut stream = tokio::net::TcpStream::connect(address).await?;
+            let request = b"GET / HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n";
+            stream.write_all(request).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            stop.cancel();
+            Ok::<_, std::io::Error>(answer)
+        };
+        let serving = serve_all(routes, ports, places, stop.clone());
+        let (_, answer) = tokio::join!(serving, timeout(Duration::from_secs(30), asking));
+        let answer = answer.expect("in time").expect("answers");
+        assert!(answer.ends_with("here"), "{answer}");
+        assert!(hayloft_io::services_broken() > before);
     }
 }

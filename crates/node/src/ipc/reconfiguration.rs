@@ -15,7 +15,7 @@ use tracing::{Instrument as _, info, warn};
 use super::host::Host;
 use crate::store_config::volumes;
 use hayloft_conf::{Change, DataDir, keys};
-use hayloft_io::locks::lock;
+use hayloft_io::{locks::lock, told_if_broken};
 use hayloft_rpc::server::fault::RpcFault;
 
 /// The task, running or last run.
@@ -49,9 +49,10 @@ impl Reconfiguration {
         }
         let shared = Arc::clone(&self.0);
         let changing = async move {
-            let changes = reconfigure(host.as_ref()).await;
+            // One that panics has ended, too: the next one may begin.
+            let changes = told_if_broken("reconfiguration", reconfigure(host.as_ref())).await;
             let mut status = lock(&shared);
-            status.changes = changes;
+            status.changes = changes.unwrap_or_default();
             status.ended_ms = Some(now_ms());
         };
         tokio::spawn(changing.in_current_span());

@@ -314,7 +314,7 @@ impl Commander {
         let work = async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = work => {}
+                _ = told_if_broken("an order of the NameNode", work) => {}
             }
         };
         self.service.node.tasks.spawn(work.in_current_span());

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use hayloft_io::locks::{read, write};
+use hayloft_io::told_if_broken;
 use hayloft_store::{StartOption, StorageInfo, Store};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::{
@@ -181,7 +182,8 @@ impl NameNodes {
             if let Some(pool) = service.pool() {
                 tracing::warn!(%pool, nameservice = service.label(), "block pool is no longer \
                     served");
-                node.store.forget_pool(&pool).await;
+                let forgotten = node.store.forget_pool(&pool);
+                told_if_broken("end of a block pool", forgotten).await;
             }
             let mut services = write(&self.0.services);
             services.retain(|other| !Arc::ptr_eq(other, &service));

@@ -43,8 +43,9 @@ fn add_actor(service: &Arc<PoolService>, addr: NameNodeAddr) {
     let node = Arc::clone(&service.node);
     let service = Arc::clone(service);
     let serving = async move {
-        let end = unbroken("NameNode", || life::run(&actor, &service)).await;
-        if let End::Refused(reason) = &end {
+        let stop = actor.stop.cancelled();
+        let end = unbroken("NameNode", stop, || life::run(&actor, &service)).await;
+        if let Some(End::Refused(reason)) = &end {
             tracing::error!(
                 namenode = actor.address,
                 "this NameNode is served no longer: {reason}"

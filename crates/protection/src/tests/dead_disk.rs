@@ -196,36 +196,6 @@ async fn a_degraded_replica_that_is_changed_is_rebuilt_first() {
     assert_eq!(reported(&node), all());
 }
 
-/// The disk has become read-only, say, and no check has found out yet.
-#[tokio::test]
-async fn an_append_that_finds_its_disk_dead_goes_on_elsewhere() {
-    let mut node = eight(4, shape(2, 1)).await;
-    let on_first = |id: &i64| volume_of(&node, *id) == 0;
-    let id = all().into_iter().find(on_first).expect("on each");
-    let of_pool = data_file(&node, id);
-    let is_pool = |dir: &&Path| dir.ends_with(pool().as_str());
-    let of_pool = of_pool.ancestors().find(is_pool).expect("of a pool");
-    for dir in ["current/rbw", "tmp"] {
-        let dir = of_pool.join(dir);
-        std::fs::remove_dir_all(&dir).expect("removes");
-        std::fs::write(&dir, "").expect("writes");
-    }
-    let len = LEN as u64 + u64::try_from(id).expect("small");
-    let wanted = block(id, 1001, len);
-    let append = node.store.append(&wanted, 1002, len).await;
-    let mut writer = append.expect("opens elsewhere");
-    let from = usize::try_from(len / 512 * 512).expect("small");
-    let rest = packet_of(&content(id, LEN + 5000)[from..], from);
-    writer.write(vec![rest]).await.expect("writes");
-    writer.finalize().await.expect("finalizes");
-    assert_ne!(volume_of(&node, id), 0);
-    check(&node, id, LEN + 5000).await;
-    assert_eq!(lost(&events(&mut node).await), [0_i64; 0]);
-    for other in all().into_iter().filter(|other| *other != id) {
-        check(&node, other, LEN + usize::try_from(other).expect("small")).await;
-    }
-}
-
 #[tokio::test]
 async fn status_says_where_bytes_are_and_how_far_a_rebuild_is() {
     let node = eight(4, shape(2, 1)).await;

@@ -1,5 +1,6 @@
 //! Parity groups on real directories, each of which counts as a disk.
 
+mod appends;
 mod changes;
 mod commit;
 mod damage;
@@ -9,6 +10,7 @@ mod heads;
 mod many_dead_disks;
 mod meanwhile;
 mod memory;
+mod panics;
 mod races;
 mod refuses;
 mod reshaped;

@@ -9,7 +9,7 @@ use hayloft_io::{IoError, IoErrorKind, IoOp};
 use hayloft_parity::MemberRecord;
 
 /// Four volumes, of which the first obeys the rules.
-async fn faulty(shape: ParityShape) -> (Node, Arc<Faults>) {
+pub(super) async fn faulty(shape: ParityShape) -> (Node, Arc<Faults>) {
     let dir = tempfile::tempdir().expect("temporary directory");
     let faults = Faults::new(1);
     let mut config = protected(dir.path(), 4, shape);
@@ -20,11 +20,11 @@ async fn faulty(shape: ParityShape) -> (Node, Arc<Faults>) {
 /// Permission denied.
 const EACCES: i32 = 13;
 
-fn in_groups(path: &Path) -> bool {
+pub(super) fn in_groups(path: &Path) -> bool {
     path.components().any(|c| c.as_os_str() == PARITY_DIR)
 }
 
-async fn put_some(node: &Node, ids: std::ops::Range<i64>) -> u64 {
+pub(super) async fn put_some(node: &Node, ids: std::ops::Range<i64>) -> u64 {
     let count = ids.end - ids.start;
     for id in ids {
         put(node, id, 50_000).await;

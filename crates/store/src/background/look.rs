@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayloft_io::{Advice, AlignedBuf, IoClass, IoErrorKind};
+use hayloft_io::{Advice, AlignedBuf, IoClass, IoErrorKind, told_if_broken};
 use hayloft_wire::checksum::ChecksumMismatch;
-use hayloft_wire::ids::{Block, ExtendedBlock};
+use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -233,9 +233,30 @@ impl Looker {
         Ok(checksum.sum_size() > 0)
     }
 
+    /// Does `work` on a replica. `None` when that panicked: the log names the replica then, and the
+    /// next one is looked at.
+    pub async fn unless_broken<T>(
+        &self,
+        (pool, id): (&PoolId, i64),
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let done = told_if_broken("look at a replica", work).await;
+        if done.is_none() {
+            let volume = self.volume.root.display();
+            warn!(%pool, id, %volume, "this replica is left alone: looking at it met the defect");
+        }
+        done
+    }
+
     /// As [`verify`](Self::verify) a replica that is here, and tells when it is damaged; whether it
     /// is. While the process lacks something for it, it is tried again, so many times at most.
     pub async fn scan(&self, pool: &Arc<Pool>, id: i64, pace: &mut Pace, lacked_max: u32) -> bool {
+        let scan = self.scan_once(pool, id, pace, lacked_max);
+        let scanned = self.unless_broken((pool.id(), id), scan).await;
+        scanned.unwrap_or(false)
+    }
+
+    async fn scan_once(&self, pool: &Arc<Pool>, id: i64, pace: &mut Pace, lacked_max: u32) -> bool {
         let Some(replica) = self.here(pool, id) else {
             return false;
         };

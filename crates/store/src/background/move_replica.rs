@@ -17,6 +17,7 @@ use crate::replica::{FinalReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
 use crate::transitions::volume_failure::examine;
 use crate::types::ReplicaRef;
+use crate::volume::reservation::Reservation;
 use crate::volume::{BlockPoolSlice, footprint};
 use crate::writer::new_replica::Tried;
 
@@ -57,8 +58,9 @@ pub async fn move_block(
                 )
             }
         };
+        let reserved = Reservation::taken(&slice.volume, replica.len);
         let outcome = copy_and_switch(&store, &pool, id, replica, &from, &slice, way).await;
-        slice.volume.release_reserved(replica.len);
+        drop(reserved);
         match outcome {
             Err(e) if Tried::is_of(&e, &slice) => tried.failed(&slice, block.block, e),
             Err(e) => {

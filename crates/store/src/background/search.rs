@@ -60,18 +60,19 @@ struct Todo {
 type Seen = BTreeSet<(PoolId, i64)>;
 
 /// Searches whenever there are errors in enough places, and new ones among them.
-pub async fn run(looker: Looker) {
+pub async fn run(looker: &Looker) {
     let errors = &looker.volume.errors;
     let mut seen = Seen::new();
     loop {
+        // One that panicked may have left this behind.
+        errors.searching.store(false, Ordering::Relaxed);
         errors.changed.notified().await;
         let window = looker.store.config.errors.window;
         if errors.places(window) < PLACES {
             continue;
         }
         errors.searching.store(true, Ordering::Relaxed);
-        search(&looker, &mut seen).await;
-        errors.searching.store(false, Ordering::Relaxed);
+        search(looker, &mut seen).await;
     }
 }
 
@@ -149,7 +150,9 @@ async fn look(
         Part::Data => looker.scan(pool, id, pace, u32::MAX).await,
         Part::Sums => {
             let began = Instant::now();
-            let looked = looker.glance(pool, id, &replica, None, IoClass::Scan).await;
+            let glance = looker.glance(pool, id, &replica, None, IoClass::Scan);
+            let looked = looker.unless_broken((pool.id(), id), glance).await;
+            let looked = looked.unwrap_or(Ok(0));
             let bytes = *looked.as_ref().unwrap_or(&0);
             let is_bad = match looked {
                 Ok(_) => false,

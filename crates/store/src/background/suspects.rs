@@ -16,7 +16,6 @@ use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, locks};
 use hayloft_wire::ids::PoolId;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tracing::Instrument as _;
 
 use super::look::{Looker, NotWhole, Pace, Sure};
 use super::search;
@@ -48,35 +47,38 @@ pub fn start(store: &Arc<StoreState>) {
         }
         let (sender, suspects) = mpsc::channel(SUSPECTS_MAX);
         all.insert(volume.index, sender);
-        let looker = Looker::new(store, &volume);
         let (compare, compared) = mpsc::channel(SUSPECTS_MAX);
         let quick = Suspects {
-            looker: looker.clone(),
+            looker: Looker::new(store, &volume),
             recent: HashMap::new(),
             compare,
         };
-        let searching = search::run(looker.clone());
-        let work = async move {
-            tokio::select! {
-                () = volume.gone.cancelled() => {}
-                () = quick.run(suspects) => {}
-                () = compare_all(&looker, compared) => {}
-                () = searching => {}
-            }
-        };
-        let stop = store.stop.clone();
-        let work = async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = work => {}
-            }
-        };
-        store.tasks.spawn(work.in_current_span());
+        // What waits is not forgotten when the service begins again.
+        let all = Arc::new(tokio::sync::Mutex::new((quick, suspects, compared)));
+        store.serve("suspects", move || look_at_all(Arc::clone(&all)));
+    }
+}
+
+type All = (
+    Suspects,
+    mpsc::Receiver<Suspect>,
+    mpsc::Receiver<(PoolId, i64)>,
+);
+
+async fn look_at_all(all: Arc<tokio::sync::Mutex<All>>) {
+    let (quick, suspects, compared) = &mut *all.lock().await;
+    let looker = quick.looker.clone();
+    tokio::select! {
+        () = looker.store.stop.cancelled() => {}
+        () = looker.volume.gone.cancelled() => {}
+        () = quick.run(suspects) => {}
+        () = compare_all(&looker, compared) => {}
+        () = search::run(&looker) => {}
     }
 }
 
 /// Compares suspects with their checksums, one after the other.
-async fn compare_all(looker: &Looker, mut suspects: mpsc::Receiver<(PoolId, i64)>) {
+async fn compare_all(looker: &Looker, suspects: &mut mpsc::Receiver<(PoolId, i64)>) {
     let rate = looker.store.config.scan.bytes_per_second.max(RATE_MIN);
     let mut pace = Pace::rate(rate);
     while let Some((pool, id)) = suspects.recv().await {
@@ -97,7 +99,7 @@ struct Suspects {
 }
 
 impl Suspects {
-    async fn run(mut self, mut suspects: mpsc::Receiver<Suspect>) {
+    async fn run(&mut self, suspects: &mut mpsc::Receiver<Suspect>) {
         let mut looks = FuturesUnordered::new();
         loop {
             tokio::select! {
@@ -138,8 +140,9 @@ impl Suspects {
         self.leave_alone(key.clone(), AGAIN);
         let (looker, compare) = (self.looker.clone(), self.compare.clone());
         Some(async move {
-            let again = look_at(&looker, &key, why, &compare).await;
-            (key, again)
+            let look = look_at(&looker, &key, why, &compare);
+            let again = looker.unless_broken((&key.0, key.1), look).await;
+            (key, again.unwrap_or(AGAIN))
         })
     }
 }

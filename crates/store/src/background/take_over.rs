@@ -19,6 +19,7 @@ use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
 use crate::transitions::volume_failure::examine;
 use crate::types::TakenOver;
+use crate::volume::reservation::Reservation;
 use crate::volume::{BlockPoolSlice, footprint};
 use crate::writer::new_replica::Tried;
 
@@ -77,8 +78,9 @@ pub async fn take_over(
         let to = tried
             .choose(&here, &sides.pool, (target, storage_id), len)
             .await?;
+        let reserved = Reservation::taken(&to.volume, len);
         let outcome = sides.copy_to(&to).await;
-        to.volume.release_reserved(len);
+        drop(reserved);
         match outcome {
             Err(e) if Tried::is_of(&e, &to) => tried.failed(&to, sides.block(), e),
             Err(e) => {

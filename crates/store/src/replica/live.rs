@@ -9,6 +9,7 @@ use hayloft_wire::ids::{Block, ReplicaState};
 use tokio_util::sync::CancellationToken;
 
 use super::files::Pair;
+use super::finalized::FinalReplica;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::volume::BlockPoolSlice;
 
@@ -85,6 +86,8 @@ pub struct Status {
     pub sync_failed: bool,
     /// It is new and nothing was written to it: when its volume fails its writer goes elsewhere.
     pub unwritten: bool,
+    /// What it was before an append opened it.
+    pub appended: Option<FinalReplica>,
 }
 
 /// A replica that is not finalized, or that is under recovery.
@@ -161,6 +164,14 @@ impl LiveReplica {
     pub fn block(&self) -> Block {
         let status = self.status();
         Block::new(self.id, status.generation_stamp, status.bytes_on_disk)
+    }
+
+    /// What it was before an append that has brought no byte yet: where its volume fails it is that
+    /// again.
+    pub(crate) fn before_append(&self) -> Option<FinalReplica> {
+        let status = self.status();
+        let received = status.bytes_on_disk.max(status.bytes_shown);
+        status.appended.filter(|before| before.len == received)
     }
 
     /// Takes note of a failed operation on its files. After a failed sync or write-back nothing of
@@ -248,6 +259,7 @@ impl Status {
             unsettled: false,
             sync_failed: false,
             unwritten: false,
+            appended: None,
         }
     }
 

@@ -52,6 +52,15 @@ impl Slot {
         }
     }
 
+    /// The complete replica that it is, or was before an append that has brought no byte yet.
+    #[must_use]
+    pub fn complete(&self) -> Option<FinalReplica> {
+        match self {
+            Self::Finalized(replica) => Some(*replica),
+            Self::Live(live) => live.before_append(),
+        }
+    }
+
     /// The directory that its files are in.
     #[must_use]
     pub fn place(&self) -> ReplicaDir {

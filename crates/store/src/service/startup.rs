@@ -253,13 +253,14 @@ fn sync_earlier(store: &Arc<StoreState>, volume: &Arc<Volume>) {
         });
         tokio::select! {
             // The mark stays open.
-            () = store.stop.cancelled() => std::mem::forget(syncing),
+            () = store.stop.cancelled() => {}
             () = volume.gone.cancelled() => {}
             synced = synced => if let Err(error) = synced {
-                volume.commits.note_lost();
                 warn!(volume = %volume.root.display(), %error, "cannot sync what was written \
                     before the last stop: the next start looks at it again");
                 volume_failure::suspect(&store, &volume, &error);
+            } else {
+                syncing.done();
             }
         }
     });

@@ -14,6 +14,7 @@ mod lifecycle;
 mod lost_writes;
 mod means;
 mod odd_directories;
+mod panics;
 mod recovery;
 mod refused;
 mod remembered;

@@ -48,6 +48,7 @@ pub fn touch(
     };
     let (tasks, store) = (store.tasks.clone(), Arc::clone(store));
     tasks.spawn(async move {
+        let _lost = LostOnPanic(&volume.commits);
         let work = volume.commits.write_back(&touched.data, range);
         if let Err(error) = touched.watched(&volume.commits, work).await {
             failed(&store, &volume, &touched, &error).await;
@@ -77,7 +78,7 @@ pub async fn run(store: Arc<StoreState>, volume: Arc<Volume>) {
     }
 }
 
-/// A round that panics has synced nothing of what it took.
+/// Work that panics has synced nothing of what it took.
 struct LostOnPanic<'a>(&'a CommitRounds);
 
 impl Drop for LostOnPanic<'_> {

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use futures_util::StreamExt as _;
-use hayloft_io::{DataFiles, IoClass, IoError, IoErrorKind, IoOp, locks};
+use futures_util::{FutureExt as _, StreamExt as _};
+use hayloft_io::{DataFiles, IoClass, IoError, IoErrorKind, IoOp, locks, told_if_broken};
 use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
@@ -54,14 +54,25 @@ pub fn start_lanes(store: &Arc<StoreState>) {
 /// Removes what comes through the queue, several at a time, until the store stops.
 async fn work_off(store: Arc<StoreState>, volume: Arc<Volume>, receiver: mpsc::Receiver<Delete>) {
     let lanes = store.config.delete_lanes_per_volume.max(1);
-    let orders = futures_util::stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|order| (order, receiver))
-    });
-    let work = orders.for_each_concurrent(lanes, |order| remove(&store, &volume, order));
+    let work = each(receiver, lanes, |order| remove(&store, &volume, order));
     tokio::select! {
         () = store.stop.cancelled() => {}
         () = work => {}
     }
+}
+
+/// Does `work` for what comes through a queue, so many at a time. One that panics is counted and
+/// told, and stops no other.
+async fn each<T, W: Future<Output = ()>>(
+    queue: mpsc::Receiver<T>,
+    at_once: usize,
+    work: impl Fn(T) -> W,
+) {
+    let orders = futures_util::stream::unfold(queue, |mut queue| async move {
+        queue.recv().await.map(|order| (order, queue))
+    });
+    let one = |order| told_if_broken("delete of a replica", work(order)).map(drop);
+    orders.for_each_concurrent(at_once, one).await;
 }
 
 async fn remove(store: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
@@ -326,5 +337,32 @@ pub async fn delete_duplicate(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64
             enqueue(store, &slice.volume, order).await;
         }
         Err(error) => warn!(%block, %error, "cannot delete the duplicate of a replica"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[tokio::test]
+    async fn lanes_go_on_beside_a_delete_that_panics() {
+        let (orders, queue) = mpsc::channel(8);
+        for order in 1..6 {
+            orders.send(order).await.expect("has room");
+        }
+        drop(orders);
+        let (done, before) = (Mutex::new(Vec::new()), hayloft_io::services_broken());
+        let work = async |order| {
+            tokio::task::yield_now().await;
+            assert_ne!(order, 2, "wrong");
+            tokio::task::yield_now().await;
+            locks::lock(&done).push(order);
+        };
+        each(queue, 2, work).await;
+        let mut done = done.into_inner().expect("whole");
+        done.sort_unstable();
+        assert_eq!(done, [1, 3, 4, 5]);
+        assert!(hayloft_io::services_broken() > before);
     }
 }

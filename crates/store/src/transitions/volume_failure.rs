@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use hayloft_io::{IoError, Means, is_of_the_disk, locks};
+use hayloft_io::{IoError, Means, is_of_the_disk, locks, told_if_broken};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use tokio::sync::{MutexGuard, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,8 @@ pub fn check_soon(store: &Arc<StoreState>, volume: &Arc<Volume>) {
     let (store, volume) = (Arc::clone(store), Arc::clone(volume));
     let tracker = store.tasks.clone();
     tracker.spawn(async move {
-        check(&store, &volume).await;
+        // A panic does not keep later checks away.
+        told_if_broken("check of a volume", check(&store, &volume)).await;
         volume.check_waits.store(false, Ordering::Release);
     });
 }
@@ -233,7 +234,22 @@ async fn leave_service(
     error!(volume = %volume.root.display(), storage = %volume.info.id, reason, "volume has failed");
     // A task of its own: what noticed the failure may be among what ends with the volume.
     let retired = retire(Arc::clone(store), Arc::clone(volume), reason.to_owned());
-    let _ended = store.tasks.spawn(retired.in_current_span()).await;
+    let retired = told_if_broken("end of a failed volume", retired);
+    if let Ok(None) = store.tasks.spawn(retired.in_current_span()).await {
+        // No task knows what is still served of it: the node does not go on.
+        tell_failed(store, volume, reason.to_owned(), true).await;
+    }
+}
+
+async fn tell_failed(store: &Arc<StoreState>, volume: &Volume, reason: String, fatal: bool) {
+    let (path, storage) = (volume.root.clone(), volume.info.clone());
+    let event = StoreEvent::VolumeFailed {
+        path,
+        storage,
+        reason,
+        fatal,
+    };
+    store.send_event(event).await;
 }
 
 /// Does and tells what follows from the failure of a volume.
@@ -262,14 +278,7 @@ async fn retire(store: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     let fatal = !tolerated(store.tolerated_failures(), healthy, failed);
     warn!(volume = %volume.root.display(), healthy, failed, fatal, "replicas of the failed volume \
         are no longer served");
-    store
-        .send_event(StoreEvent::VolumeFailed {
-            path: volume.root.clone(),
-            storage: volume.info.clone(),
-            reason,
-            fatal,
-        })
-        .await;
+    tell_failed(store, volume, reason, fatal).await;
     if fatal {
         return;
     }

@@ -259,20 +259,10 @@ impl CommitRounds {
             state.writing_back += 1;
             state.since.get_or_insert_with(Instant::now);
         }
-        let outcome = data.write_back(range.start, len(&range)).await;
-        {
-            let mut state = self.lock();
-            state.dirty = state.dirty.saturating_sub(len(&range));
-            state.writing_back -= 1;
-            let now = Instant::now();
-            let took = state.since.map_or(Duration::ZERO, |since| now - since);
-            state.since = (state.writing_back > 0).then_some(now);
-            let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
-            let rate = len(&range).saturating_mul(1000) / millis;
-            state.rate = Some(state.rate.map_or(rate, |before| before / 4 * 3 + rate / 4));
-        }
-        self.ended.notify_waiters();
-        outcome
+        let bytes = len(&range);
+        // Also after a panic: writers would wait for ever.
+        let _ended = WritingBack(self, bytes);
+        data.write_back(range.start, bytes).await
     }
 
     /// Takes what waits for a round: replicas, and directories.
@@ -296,7 +286,8 @@ impl CommitRounds {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// What an earlier process wrote is being verified or synced, until the guard is dropped.
+    /// What an earlier process wrote is being verified or synced, until the guard says that all of
+    /// it was. One that is dropped before, by a stop or a panic, leaves the stamp where it is.
     pub fn verifying(volume: &Arc<Volume>) -> Verifying {
         volume.commits.verifying.fetch_add(1, Ordering::AcqRel);
         Verifying(Arc::clone(volume))
@@ -305,11 +296,33 @@ impl CommitRounds {
 
 /// See [`CommitRounds::verifying`].
 #[derive(Debug)]
+#[must_use]
 pub struct Verifying(Arc<Volume>);
 
-impl Drop for Verifying {
-    fn drop(&mut self) {
+impl Verifying {
+    /// All was verified or synced.
+    pub fn done(self) {
         self.0.commits.verifying.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// So many bytes are on their way to the device.
+struct WritingBack<'a>(&'a CommitRounds, u64);
+
+impl Drop for WritingBack<'_> {
+    fn drop(&mut self) {
+        let Self(rounds, bytes) = *self;
+        let mut state = rounds.lock();
+        state.dirty = state.dirty.saturating_sub(bytes);
+        state.writing_back -= 1;
+        let now = Instant::now();
+        let took = state.since.map_or(Duration::ZERO, |since| now - since);
+        state.since = (state.writing_back > 0).then_some(now);
+        let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
+        let rate = bytes.saturating_mul(1000) / millis;
+        state.rate = Some(state.rate.map_or(rate, |before| before / 4 * 3 + rate / 4));
+        drop(state);
+        rounds.ended.notify_waiters();
     }
 }
 

@@ -8,6 +8,7 @@ pub mod health;
 pub mod invalidations;
 pub mod open;
 pub mod remembered;
+pub mod reservation;
 pub mod shared_mount;
 pub mod space;
 pub mod stop_mark;
@@ -343,12 +344,12 @@ impl Volume {
 
     /// Reserves `bytes` for a replica. The chooser does this under its lock, so that two writers
     /// do not get the same space.
-    pub fn reserve_for_replica(&self, bytes: u64) {
+    pub(crate) fn reserve_for_replica(&self, bytes: u64) {
         self.reserved_for_replicas.add(bytes);
     }
 
     /// Gives back what was reserved for a replica, or the part of it that was used.
-    pub fn release_reserved(&self, bytes: u64) {
+    pub(crate) fn release_reserved(&self, bytes: u64) {
         self.reserved_for_replicas.sub(bytes);
     }
 

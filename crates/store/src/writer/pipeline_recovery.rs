@@ -15,6 +15,7 @@ use crate::transitions::exclusive::{Stopped, WriterLock, stop_writer};
 use crate::transitions::finalize::finalize_recovered;
 use crate::types::ReplicaRef;
 use crate::volume::BlockPoolSlice;
+use crate::volume::reservation::Reservation;
 use crate::writer::ReplicaWriter;
 use crate::writer::recovery_steps::{bump_finalized, bump_live, reopen, settle};
 
@@ -68,10 +69,9 @@ pub async fn recover_append(
     match recover_check(store, &pool, block, new_gs, expected_len).await? {
         Stopped::Finalized(replica) => append_to(store, &pool, block.block, replica, new_gs).await,
         Stopped::Live(live, writer_lock) => {
-            let reservation =
-                Reservation::growth(&live.slice, live.block().num_bytes, block.block.num_bytes)?;
+            let reservation = growth(&live.slice, live.block().num_bytes, block.block.num_bytes)?;
             bump_live(store, &live, new_gs).await?;
-            reservation.hand_to(&live);
+            hand_to(&live, reservation);
             go_on(store, &pool, live, writer_lock).await
         }
     }
@@ -132,11 +132,11 @@ pub async fn recover_rbw(
              [{min_bytes_received}, {max_bytes_received}]."
         )));
     }
-    let reservation = Reservation::growth(&live.slice, acked, block.block.num_bytes)?;
+    let reservation = growth(&live.slice, acked, block.block.num_bytes)?;
     // What was not acknowledged is sent again, perhaps with other packet boundaries.
     settle(&store, &live, acked).await?;
     bump_live(&store, &live, new_gs).await?;
-    reservation.hand_to(&live);
+    hand_to(&live, reservation);
     go_on(&store, &pool, live, writer_lock).await
 }
 
@@ -203,47 +203,25 @@ async fn recover_check(
     Ok(stopped)
 }
 
-/// Room reserved on a volume; given back unless it is handed to a replica.
-struct Reservation {
-    slice: Arc<BlockPoolSlice>,
-    bytes: u64,
+/// Reserves room for growing from `len` to `expected_len` bytes.
+fn growth(slice: &BlockPoolSlice, len: u64, expected_len: u64) -> Result<Reservation, StoreError> {
+    let bytes = expected_len.saturating_sub(len);
+    let _promise = slice.volume.file_system.promise();
+    let remaining = slice.volume.room();
+    if remaining < bytes {
+        let text = format!(
+            "Insufficient space for appending: {bytes} B are needed, {remaining} B are left"
+        );
+        return Err(StoreError::new(StoreErrorKind::OutOfSpace, text));
+    }
+    Ok(Reservation::new(&slice.volume, bytes))
 }
 
-impl Reservation {
-    /// Reserves room for growing from `len` to `expected_len` bytes.
-    fn growth(
-        slice: &Arc<BlockPoolSlice>,
-        len: u64,
-        expected_len: u64,
-    ) -> Result<Self, StoreError> {
-        let bytes = expected_len.saturating_sub(len);
-        let _promise = slice.volume.file_system.promise();
-        let remaining = slice.volume.room();
-        if remaining < bytes {
-            let text = format!(
-                "Insufficient space for appending: {bytes} B are needed, {remaining} B are left"
-            );
-            return Err(StoreError::new(StoreErrorKind::OutOfSpace, text));
-        }
-        slice.volume.reserve_for_replica(bytes);
-        Ok(Self {
-            slice: Arc::clone(slice),
-            bytes,
-        })
-    }
-
-    fn hand_to(mut self, live: &LiveReplica) {
-        let mut status = live.status();
-        let bytes = std::mem::take(&mut self.bytes);
-        status.bytes_reserved += bytes;
-        status.expected_len = status.bytes_on_disk.saturating_add(bytes);
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.slice.volume.release_reserved(self.bytes);
-    }
+fn hand_to(live: &LiveReplica, reservation: Reservation) {
+    let mut status = live.status();
+    let bytes = reservation.hand_on();
+    status.bytes_reserved += bytes;
+    status.expected_len = status.bytes_on_disk.saturating_add(bytes);
 }
 
 /// Opens the files of a replica that is there already; the room reserved for it goes back when that
@@ -271,9 +249,8 @@ async fn append_to(
     replica: FinalReplica,
     new_gs: u64,
 ) -> Result<ReplicaWriter, StoreError> {
-    let reservation =
-        Reservation::growth(&pool.slice(replica.volume)?, replica.len, block.num_bytes)?;
+    let reservation = growth(&*pool.slice(replica.volume)?, replica.len, block.num_bytes)?;
     let (live, writer_lock) = reopen(store, pool, block.id, replica, new_gs).await?;
-    reservation.hand_to(&live);
+    hand_to(&live, reservation);
     go_on(store, pool, live, writer_lock).await
 }

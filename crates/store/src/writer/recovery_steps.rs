@@ -249,6 +249,7 @@ pub async fn reopen(
     status.last_crc = valid.last_crc;
     status.synced_len = replica.len;
     status.pinned = replica.pinned;
+    status.appended = Some(replica);
     let live = Arc::new(LiveReplica::new(id, slice, status));
     let writer_lock = Arc::new(Arc::clone(&live.writer).lock_owned().await);
     pool.put(id, Slot::Live(Arc::clone(&live)))?;

@@ -172,15 +172,13 @@ fn verify_recent(
         for block in recent {
             let verify = verify_one(&store, &pool, &slice, block);
             tokio::select! {
-                () = store.stop.cancelled() => {
-                    // Not all of them were looked at: the mark stays open, and so does the stamp.
-                    std::mem::forget(verifying);
-                    return;
-                }
+                // Not all of them were looked at: the mark stays open, and so does the stamp.
+                () = store.stop.cancelled() => return,
                 () = slice.volume.gone.cancelled() => return,
                 () = verify => {}
             }
         }
+        verifying.done();
     });
 }
 

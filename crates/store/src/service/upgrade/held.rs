@@ -48,18 +48,20 @@ struct Listed {
 /// Has the part of a pool looked at until its volume leaves, the first time at once.
 pub fn watch(store: &Arc<StoreState>, slice: &Arc<BlockPoolSlice>) {
     let (stop, slice) = (store.stop.clone(), Arc::clone(slice));
-    store.tasks.spawn(async move {
-        let gone = slice.volume.gone.clone();
-        let looks = async {
-            while slice.volume.slices_have(&slice) {
-                look(&slice).await;
-                tokio::time::sleep(EVERY).await;
+    store.serve("sizes of trash", move || {
+        let (stop, slice) = (stop.clone(), Arc::clone(&slice));
+        async move {
+            let looks = async {
+                while slice.volume.slices_have(&slice) {
+                    look(&slice).await;
+                    tokio::time::sleep(EVERY).await;
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = slice.volume.gone.cancelled() => {}
+                () = looks => {}
             }
-        };
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = gone.cancelled() => {}
-            () = looks => {}
         }
     });
 }
