@@ -15,6 +15,8 @@ mod log4j;
 mod metrics;
 mod text;
 
+use std::sync::LazyLock;
+
 pub use java::missed_from_java;
 
 /// One key without effect.
@@ -31,27 +33,33 @@ pub struct Unsupported {
     pub ignored: &'static str,
 }
 
-const fn key(name: &'static str, default: &'static str, ignored: &'static str) -> Unsupported {
-    Unsupported {
-        name,
-        default,
-        as_here: None,
-        ignored,
-    }
+/// Keys of which the same is ignored.
+struct Group {
+    ignored: &'static str,
+    /// `name=default`, and where a switch stands here `name=default|as here`.
+    keys: &'static [&'static str],
 }
 
-/// A switch of something that is always as it is when set to `as_here`.
-const fn always(
-    name: &'static str,
-    default: &'static str,
-    as_here: &'static str,
-    ignored: &'static str,
-) -> Unsupported {
-    Unsupported {
-        name,
-        default,
-        as_here: Some(as_here),
-        ignored,
+const fn ignoring(ignored: &'static str) -> Group {
+    Group { ignored, keys: &[] }
+}
+
+impl Group {
+    const fn of(self, keys: &'static [&'static str]) -> Self {
+        Self { keys, ..self }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Unsupported> {
+        self.keys.iter().map(|key| {
+            let (name, value) = key.split_once('=').unwrap_or((key, ""));
+            let switch = value.split_once('|');
+            Unsupported {
+                name,
+                default: switch.map_or(value, |(default, _)| default),
+                as_here: switch.map(|(_, as_here)| as_here),
+                ignored: self.ignored,
+            }
+        })
     }
 }
 
@@ -68,7 +76,11 @@ const LOCKS: &str = "no lock is held across I/O here";
 
 /// Every key without effect.
 pub(super) fn all() -> impl Iterator<Item = &'static Unsupported> {
-    DATANODE.iter().chain(common::COMMON)
+    static ALL: LazyLock<Vec<Unsupported>> = LazyLock::new(|| {
+        let groups = DATANODE.iter().chain(common::COMMON);
+        groups.flat_map(Group::entries).collect()
+    });
+    ALL.iter()
 }
 
 impl Unsupported {
@@ -86,214 +98,105 @@ impl Unsupported {
 }
 
 /// Keys that only nodes read, and others of `hdfs-site.xml`.
-static DATANODE: &[Unsupported] = &[
-    key("dfs.domain.socket.path", "", SHORT_CIRCUIT),
-    key(
-        "dfs.datanode.shared.file.descriptor.paths",
-        "/dev/shm,/tmp",
-        SHORT_CIRCUIT,
-    ),
-    key(
-        "dfs.client.domain.socket.data.traffic",
-        "false",
-        SHORT_CIRCUIT,
-    ),
-    key("dfs.block.local-path-access.user", "", SHORT_CIRCUIT),
-    key(
-        "dfs.short.circuit.shared.memory.watcher.interrupt.check.ms",
-        "60000",
-        SHORT_CIRCUIT,
-    ),
-    key(
-        "dfs.datanode.max.locked.memory",
-        "0",
-        "nothing is locked in memory, and LAZY_PERSIST files go to disk at once",
-    ),
-    key("dfs.datanode.pmem.cache.dirs", "", CACHING),
-    key("dfs.datanode.pmem.cache.recovery", "true", CACHING),
-    key(
-        "dfs.datanode.fsdatasetcache.max.threads.per.volume",
-        "4",
-        CACHING,
-    ),
-    key(
-        "dfs.datanode.cache.revocation.timeout.ms",
-        "900000",
-        CACHING,
-    ),
-    key("dfs.datanode.cache.revocation.polling.ms", "500", CACHING),
-    key("dfs.cachereport.intervalMsec", "10000", CACHING),
-    key("dfs.disk.balancer.plan.valid.interval", "1d", DISK_BALANCER),
-    key(
-        "dfs.disk.balancer.max.disk.throughputInMBperSec",
-        "10",
-        DISK_BALANCER,
-    ),
-    key("dfs.disk.balancer.max.disk.errors", "5", DISK_BALANCER),
-    key(
-        "dfs.disk.balancer.block.tolerance.percent",
-        "10",
-        DISK_BALANCER,
-    ),
-    key(
-        "dfs.disk.balancer.plan.threshold.percent",
-        "10",
-        DISK_BALANCER,
-    ),
-    key("dfs.datanode.http.internal-proxy.port", "0", HTTP),
-    key(
-        "dfs.block.access.key.update.interval",
-        "600",
-        "block tokens are not checked",
-    ),
-    key(
-        "dfs.block.access.token.lifetime",
-        "600",
-        "block tokens are not checked",
-    ),
-    key(
-        "dfs.block.access.token.protobuf.enable",
-        "false",
-        "block tokens are not checked",
-    ),
-    key("dfs.encrypt.data.transfer.algorithm", "", SASL),
-    key("dfs.encrypt.data.transfer.cipher.suites", "", SASL),
-    key(
-        "dfs.encrypt.data.transfer.cipher.key.bitlength",
-        "128",
-        SASL,
-    ),
-    key(
-        "dfs.encrypt.data.overwrite.downstream.derived.qop",
-        "false",
-        SASL,
-    ),
-    key("dfs.data.transfer.saslproperties.resolver.class", "", SASL),
-    key("dfs.trustedchannel.resolver.class", "", SASL),
-    key(
-        "hadoop.rpc.protection",
-        "authentication",
-        "RPC has no SASL here",
-    ),
-    key("dfs.datanode.kerberos.principal", "", KERBEROS),
-    key("dfs.datanode.keytab.file", "", KERBEROS),
-    key("dfs.datanode.plugins", "", JAVA_CLASS),
-    key("dfs.datanode.fsdataset.factory", "", JAVA_CLASS),
-    key("dfs.datanode.ram.disk.replica.tracker", "", LAZY_PERSIST),
-    key(
-        "fs.getspaceused.classname",
-        "",
-        "used space is counted from the replicas",
-    ),
-    key(
-        "fs.getspaceused.jitterMillis",
-        "60000",
-        "used space is counted from the replicas",
-    ),
-    key("dfs.datanode.lock.fair", "true", LOCKS),
-    key("dfs.datanode.lockmanager.trace", "false", LOCKS),
-    key("dfs.datanode.lock.read.write.enabled", "true", LOCKS),
-    key("dfs.datanode.lock-reporting-threshold-ms", "300", LOCKS),
-    key(
-        "dfs.datanode.volumes.replica-add.threadpool.size",
-        "",
-        LOCKS,
-    ),
-    key("dfs.datanode.lazywriter.interval.sec", "60", LAZY_PERSIST),
-    key("dfs.datanode.non.local.lazy.persist", "false", LAZY_PERSIST),
-    key(
-        "dfs.datanode.dns.interface",
-        "default",
-        "the host name is the system's or dfs.datanode.hostname",
-    ),
-    key(
-        "dfs.datanode.dns.nameserver",
-        "default",
-        "the host name is the system's or dfs.datanode.hostname",
-    ),
-    key(
-        "dfs.datanode.nameservices.resolution-enabled",
-        "false",
-        "NameNode names are not expanded to several addresses",
-    ),
-    key(
-        "dfs.datanode.fixed.volume.size",
-        "false",
-        "the file system tells a volume's capacity",
-    ),
-    key(
-        "dfs.datanode.block.id.layout.upgrade.threads",
-        "6",
-        "layouts older than -57 are not upgraded here",
-    ),
-    key(
-        "dfs.datanode.directoryscan.max.notify.count",
-        "5",
-        "differences are reported in the next block report",
-    ),
-    key(
-        "dfs.datanode.network.counts.cache.max.size",
-        "2147483647",
-        "network errors are not counted per host",
-    ),
-    key(
-        "dfs.datanode.max.nodes.to.report",
-        "5",
-        "every slow peer and disk is reported",
-    ),
-    key(
-        "dfs.datanode.max.disks.to.report",
-        "5",
-        "every slow peer and disk is reported",
-    ),
-    key(
-        "dfs.datanode.enable.fileio.fault.injection",
-        "false",
-        "faults are injected by the lab only",
-    ),
-    key("dfs.cluster.administrators", "", HTTP),
-    always("dfs.disk.balancer.enabled", "true", "false", DISK_BALANCER),
-    key("ipc.client.connect.max.retries", "10", RECONNECT),
-    key("ipc.client.connect.retry.interval", "1000", RECONNECT),
-    key(
-        "dfs.datanode.metrics.logger.period.seconds",
-        "600",
-        "counters are not logged",
-    ),
-    key(
-        "dfs.datanode.directoryscan.threads",
-        "1",
-        "volumes are compared one after the other",
-    ),
-    key(
-        "dfs.block.scanner.skip.recent.accessed",
-        "false",
-        "every replica is verified, read recently or not",
-    ),
-    key(
-        "dfs.datanode.parallel.volumes.load.threads.num",
-        "",
-        "all volumes are read at once at start",
-    ),
-    key(
-        "dfs.datanode.replica.cache.root.dir",
-        "",
-        "each volume has its own list of replicas",
-    ),
-    always(
-        "dfs.datanode.sync.behind.writes.in.background",
-        "false",
-        "true",
-        "write-back always runs in the background",
-    ),
-    key(
-        "dfs.datanode.oob.timeout-ms",
-        "1500,0,0,0",
-        "no writer is waited for at a restart",
-    ),
-    key(
-        "fs.du.interval",
-        "600000",
-        "used space is counted from the replicas",
-    ),
+static DATANODE: &[Group] = &[
+    ignoring(SHORT_CIRCUIT).of(&[
+        "dfs.domain.socket.path=",
+        "dfs.datanode.shared.file.descriptor.paths=/dev/shm,/tmp",
+        "dfs.client.domain.socket.data.traffic=false",
+        "dfs.block.local-path-access.user=",
+        "dfs.short.circuit.shared.memory.watcher.interrupt.check.ms=60000",
+    ]),
+    ignoring("nothing is locked in memory, and LAZY_PERSIST files go to disk at once")
+        .of(&["dfs.datanode.max.locked.memory=0"]),
+    ignoring(CACHING).of(&[
+        "dfs.datanode.pmem.cache.dirs=",
+        "dfs.datanode.pmem.cache.recovery=true",
+        "dfs.datanode.fsdatasetcache.max.threads.per.volume=4",
+        "dfs.datanode.cache.revocation.timeout.ms=900000",
+        "dfs.datanode.cache.revocation.polling.ms=500",
+        "dfs.cachereport.intervalMsec=10000",
+    ]),
+    ignoring(DISK_BALANCER).of(&[
+        "dfs.disk.balancer.plan.valid.interval=1d",
+        "dfs.disk.balancer.max.disk.throughputInMBperSec=10",
+        "dfs.disk.balancer.max.disk.errors=5",
+        "dfs.disk.balancer.block.tolerance.percent=10",
+        "dfs.disk.balancer.plan.threshold.percent=10",
+    ]),
+    ignoring(HTTP).of(&["dfs.datanode.http.internal-proxy.port=0"]),
+    ignoring("block tokens are not checked").of(&[
+        "dfs.block.access.key.update.interval=600",
+        "dfs.block.access.token.lifetime=600",
+        "dfs.block.access.token.protobuf.enable=false",
+    ]),
+    ignoring(SASL).of(&[
+        "dfs.encrypt.data.transfer.algorithm=",
+        "dfs.encrypt.data.transfer.cipher.suites=",
+        "dfs.encrypt.data.transfer.cipher.key.bitlength=128",
+        "dfs.encrypt.data.overwrite.downstream.derived.qop=false",
+        "dfs.data.transfer.saslproperties.resolver.class=",
+        "dfs.trustedchannel.resolver.class=",
+    ]),
+    ignoring("RPC has no SASL here").of(&["hadoop.rpc.protection=authentication"]),
+    ignoring(KERBEROS).of(&[
+        "dfs.datanode.kerberos.principal=",
+        "dfs.datanode.keytab.file=",
+    ]),
+    ignoring(JAVA_CLASS).of(&["dfs.datanode.plugins=", "dfs.datanode.fsdataset.factory="]),
+    ignoring(LAZY_PERSIST).of(&["dfs.datanode.ram.disk.replica.tracker="]),
+    ignoring("used space is counted from the replicas").of(&[
+        "fs.getspaceused.classname=",
+        "fs.getspaceused.jitterMillis=60000",
+    ]),
+    ignoring(LOCKS).of(&[
+        "dfs.datanode.lock.fair=true",
+        "dfs.datanode.lockmanager.trace=false",
+        "dfs.datanode.lock.read.write.enabled=true",
+        "dfs.datanode.lock-reporting-threshold-ms=300",
+        "dfs.datanode.volumes.replica-add.threadpool.size=",
+    ]),
+    ignoring(LAZY_PERSIST).of(&[
+        "dfs.datanode.lazywriter.interval.sec=60",
+        "dfs.datanode.non.local.lazy.persist=false",
+    ]),
+    ignoring("the host name is the system's or dfs.datanode.hostname").of(&[
+        "dfs.datanode.dns.interface=default",
+        "dfs.datanode.dns.nameserver=default",
+    ]),
+    ignoring("NameNode names are not expanded to several addresses")
+        .of(&["dfs.datanode.nameservices.resolution-enabled=false"]),
+    ignoring("the file system tells a volume's capacity")
+        .of(&["dfs.datanode.fixed.volume.size=false"]),
+    ignoring("layouts older than -57 are not upgraded here")
+        .of(&["dfs.datanode.block.id.layout.upgrade.threads=6"]),
+    ignoring("differences are reported in the next block report")
+        .of(&["dfs.datanode.directoryscan.max.notify.count=5"]),
+    ignoring("network errors are not counted per host")
+        .of(&["dfs.datanode.network.counts.cache.max.size=2147483647"]),
+    ignoring("every slow peer and disk is reported").of(&[
+        "dfs.datanode.max.nodes.to.report=5",
+        "dfs.datanode.max.disks.to.report=5",
+    ]),
+    ignoring("faults are injected by the lab only")
+        .of(&["dfs.datanode.enable.fileio.fault.injection=false"]),
+    ignoring(HTTP).of(&["dfs.cluster.administrators="]),
+    ignoring(DISK_BALANCER).of(&["dfs.disk.balancer.enabled=true|false"]),
+    ignoring(RECONNECT).of(&[
+        "ipc.client.connect.max.retries=10",
+        "ipc.client.connect.retry.interval=1000",
+    ]),
+    ignoring("counters are not logged").of(&["dfs.datanode.metrics.logger.period.seconds=600"]),
+    ignoring("volumes are compared one after the other")
+        .of(&["dfs.datanode.directoryscan.threads=1"]),
+    ignoring("every replica is verified, read recently or not")
+        .of(&["dfs.block.scanner.skip.recent.accessed=false"]),
+    ignoring("all volumes are read at once at start")
+        .of(&["dfs.datanode.parallel.volumes.load.threads.num="]),
+    ignoring("each volume has its own list of replicas")
+        .of(&["dfs.datanode.replica.cache.root.dir="]),
+    ignoring("write-back always runs in the background")
+        .of(&["dfs.datanode.sync.behind.writes.in.background=false|true"]),
+    ignoring("no writer is waited for at a restart")
+        .of(&["dfs.datanode.oob.timeout-ms=1500,0,0,0"]),
+    ignoring("used space is counted from the replicas").of(&["fs.du.interval=600000"]),
 ];
