@@ -17,7 +17,6 @@
 //! | [`proto`] | the messages themselves |
 //! | [`frame`], [`varint`] | what all of these are built on |
 //! | [`schema`] | descriptions of the messages, and the check of received bytes against them |
-//! | [`table`] | the same as text, for the comparison with Hadoop |
 
 pub mod ack;
 pub mod checksum;
@@ -29,7 +28,6 @@ pub mod proto;
 pub mod report;
 pub mod rpc;
 pub mod schema;
-pub mod table;
 pub mod token;
 pub mod transfer;
 pub mod varint;

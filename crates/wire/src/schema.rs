@@ -63,7 +63,8 @@ impl FieldKind {
     ];
 
     /// Protobuf's name of the type.
-    pub(crate) fn name(self) -> &'static str {
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             FieldKind::Enum => "enum",
             other => FieldKind::ALL
@@ -224,13 +225,15 @@ impl FieldDesc {
     }
 
     /// Rust name of the enum of an enum field.
-    pub(crate) fn enum_name(&self) -> Option<&'static str> {
+    #[must_use]
+    pub fn enum_name(&self) -> Option<&'static str> {
         let rest = self.attr.strip_prefix("enumeration")?;
         rest.split('"').nth(1)
     }
 
     /// Default declared in the attribute.
-    pub(crate) fn default(&self) -> Option<&'static str> {
+    #[must_use]
+    pub fn default(&self) -> Option<&'static str> {
         let (_, rest) = self.attr.split_once("default")?;
         rest.split('"').nth(1)
     }

@@ -47,24 +47,6 @@ fn every_source_file_of_messages_is_in_the_table() {
 }
 
 #[test]
-fn table_names_a_type_for_every_message_and_enum_field() {
-    let table = crate::table::field_table();
-    assert!(table.lines().count() > 600);
-    for line in table.lines().filter(|line| line.starts_with("field ")) {
-        let words: Vec<&str> = line.split(' ').collect();
-        let needs_type = matches!(words[4], "message" | "enum");
-        assert_eq!(needs_type, words[7] != "-", "{line}");
-    }
-    assert!(table.contains(
-        "\nfield hadoop.hdfs.OpWriteBlockProto storage_type 11 enum optional - \
-            hadoop.hdfs.StorageTypeProto Disk\n"
-    ));
-    assert!(
-        table.contains("\nfield hadoop.hdfs.PipelineAckProto flag 4 uint32 repeated packed - -\n")
-    );
-}
-
-#[test]
 fn attributes_are_read_word_by_word() {
     let field = FieldDesc::parse("x", r#"sint32, optional, tag = "5", default = "-1""#, None);
     assert_eq!(

@@ -4,7 +4,7 @@
 //! `.proto` files. Each struct is declared inside `wire_messages!`, which makes from one text both
 //! the prost message and its [`crate::schema::MessageDesc`]. The description feeds two things that
 //! therefore cannot drift from what is encoded. One is the bounded decoder of [`crate::frame`]. The
-//! other is the table ([`crate::table::field_table`]) that a Java test compares with Hadoop's own
+//! other is the table (the example `field_table`) that a Java test compares with Hadoop's own
 //! descriptors.
 //!
 //! Fields that Hadoop marks `required` are plain values; the bounded decoder rejects a message that
@@ -29,7 +29,7 @@ pub mod security;
 use crate::schema::{EnumDesc, MessageDesc};
 
 /// Every message of this crate, by module.
-pub(crate) const MESSAGES: &[&[&MessageDesc]] = &[
+pub const MESSAGES: &[&[&MessageDesc]] = &[
     client::MESSAGES,
     clientdatanode::MESSAGES,
     datanode::MESSAGES,
@@ -46,7 +46,7 @@ pub(crate) const MESSAGES: &[&[&MessageDesc]] = &[
 ];
 
 /// Every enum of this crate, by module.
-pub(crate) const ENUMS: &[&[&EnumDesc]] = &[
+pub const ENUMS: &[&[&EnumDesc]] = &[
     client::ENUMS,
     datanode::ENUMS,
     datatransfer::ENUMS,

@@ -12,7 +12,7 @@ import java.util.Map;
 
 /**
  * The table that the Rust crate prints about its own messages: {@code cargo run -p hayloft-wire
- * --example field_table}. See {@code src/table.rs} there for the format.
+ * --example field_table}. Its source says the format.
  */
 final class FieldTable {
   /** One field of a message; {@code packed}, type name and default are "-" when absent. */
