@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use hayloft_wire::frame;
 use hayloft_wire::proto::rpc::UserInformation;
 use hayloft_wire::rpc::{self as wire, AuthProtocol, ConnectionHeader};
@@ -58,7 +59,8 @@ pub fn bind_to(socket: &TcpSocket, local: IpAddr) -> std::io::Result<()> {
     socket.bind(SocketAddr::new(local, 0))
 }
 
-/// Ends the connection when the last handle goes.
+/// Ends the connection when the last handle goes, or a task of it: after a panic no call waits for
+/// ever.
 struct LastHandle(Arc<Shared>);
 
 impl Drop for LastHandle {
@@ -129,13 +131,12 @@ impl RpcConnection {
         let preamble = preamble(&shared, protocol);
         let (read_half, write_half) = stream.into_split();
         let (frames, queue) = mpsc::channel(WRITE_QUEUE);
-        tokio::spawn(write_frames(
-            Arc::clone(&shared),
-            write_half,
-            preamble,
-            queue,
-        ));
-        tokio::spawn(read_answers(Arc::clone(&shared), read_half));
+        let writing = write_frames(Arc::clone(&shared), write_half, preamble, queue);
+        let reading = read_answers(Arc::clone(&shared), read_half);
+        let (writes, reads) = (Arc::clone(&shared), Arc::clone(&shared));
+        let (writes, reads) = (LastHandle(writes), LastHandle(reads));
+        tokio::spawn(writing.map(|()| drop(writes)));
+        tokio::spawn(reading.map(|()| drop(reads)));
         let last = Arc::new(LastHandle(Arc::clone(&shared)));
         Ok(Self {
             shared,
