@@ -24,6 +24,21 @@ pub(super) async fn check_eight(node: &Node) {
     }
 }
 
+/// All eight are in groups that lack nothing.
+pub(super) fn check_all_protected(node: &Node, when: &str) {
+    let now = status(node);
+    let bytes = (1..9).map(|id| LEN as u64 + id).sum::<u64>();
+    assert_eq!(
+        (
+            now.protected_bytes,
+            now.unprotected_bytes,
+            now.degraded_bytes
+        ),
+        (bytes, 0, 0),
+        "{when} {now:?}"
+    );
+}
+
 pub(super) fn all() -> Vec<i64> {
     (1..9).collect()
 }
@@ -127,16 +142,8 @@ async fn replicas_of_a_dead_disk_are_served_and_rebuilt() {
     found.sort_unstable();
     assert_eq!((found, told.len()), (on, 2));
     round(&node).await;
-    let now = status(&node);
-    let bytes = (1..9).map(|id| LEN as u64 + id).sum::<u64>();
-    assert_eq!(
-        (
-            now.protected_bytes,
-            now.rebuild_remaining_bytes,
-            now.degraded_bytes
-        ),
-        (bytes, 0, 0)
-    );
+    assert_eq!(status(&node).rebuild_remaining_bytes, 0);
+    check_all_protected(&node, "");
     assert_eq!(node.store.storage_reports(&pool()).len(), 3);
     check_eight(&node).await;
     // The next disk may go.
@@ -386,16 +393,7 @@ async fn a_node_starts_without_a_disk_and_takes_it_back_with_old_content() {
     for _ in 0..3 {
         round(&node).await;
     }
-    let now = status(&node);
-    let bytes = (1..9).map(|id| LEN as u64 + id).sum::<u64>();
-    assert_eq!(
-        (
-            now.protected_bytes,
-            now.unprotected_bytes,
-            now.degraded_bytes
-        ),
-        (bytes, 0, 0)
-    );
+    check_all_protected(&node, "");
     check_eight(&node).await;
     // It is lost once more, for good. Of some of its members the replica is elsewhere.
     kill_disk(&node, 1).await;

@@ -1,7 +1,7 @@
 //! A process that ends in the middle of a round, as far as parity goes: at some operation on a
 //! disk, which is not carried out any more.
 
-use super::dead_disk::{LEN, all, check_eight, pull, put_eight};
+use super::dead_disk::{all, check_all_protected, check_eight, pull, put_eight};
 use super::*;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -169,17 +169,7 @@ async fn a_rebuild_that_ends_at_any_step_is_gone_on_with() {
         for _ in 0..3 {
             round(&node).await;
         }
-        let now = status(&node);
-        let bytes = (1..9).map(|id| LEN as u64 + id).sum::<u64>();
-        assert_eq!(
-            (
-                now.protected_bytes,
-                now.degraded_bytes,
-                now.unprotected_bytes
-            ),
-            (bytes, 0, 0),
-            "{step:?}"
-        );
+        check_all_protected(&node, &format!("{step:?}"));
         check_eight(&node).await;
     }
 }
