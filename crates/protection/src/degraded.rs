@@ -6,9 +6,7 @@ use std::sync::Arc;
 use hayloft_io::IoClass;
 use hayloft_io::locks;
 use hayloft_parity::{GroupId, GroupPhase, UnitRef};
-use hayloft_store::inside::{
-    DecodedAs, DecodedFiles, DegradedReplica, Pool, Slot, StoreState, Volume,
-};
+use hayloft_store::inside::{DecodedAs, DecodedFiles, DegradedReplica, Pool, StoreState, Volume};
 use hayloft_store::{StoreError, StoreEvent};
 use hayloft_wire::ids::PoolId;
 use tracing::{error, info};
@@ -46,11 +44,8 @@ pub fn can_do_without(parity: &Parity, store: &StoreState, volume: &Volume) -> b
     for pool in store.pools() {
         pool.map.for_each(|id, slot| {
             if slot.volume() == volume.index {
-                let len = match slot {
-                    Slot::Finalized(replica) => replica.len,
-                    // It is being written, or waits for its recovery.
-                    Slot::Live(_) => u64::MAX,
-                };
+                // Else it is being written, or waits for its recovery.
+                let len = slot.complete().map_or(u64::MAX, |replica| replica.len);
                 left.push((pool.id().clone(), id, len));
             }
         });

@@ -233,6 +233,13 @@ impl LiveReplica {
     }
 }
 
+impl Drop for LiveReplica {
+    /// No room stays reserved for what no task knows any more.
+    fn drop(&mut self) {
+        self.release_reserved();
+    }
+}
+
 impl Status {
     /// A replica without data.
     #[must_use]

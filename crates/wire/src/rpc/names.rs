@@ -17,7 +17,8 @@ macro_rules! protocols {
             pub const $constant: Protocol = Protocol { name: $name, version: $version };
         )*
 
-        pub(crate) const PROTOCOLS: &[Protocol] = &[$($constant),*];
+        /// All of them.
+        pub const PROTOCOLS: &[Protocol] = &[$($constant),*];
     };
 }
 
@@ -29,7 +30,8 @@ macro_rules! exceptions {
             pub const $constant: &str = $class;
         )*
 
-        pub(crate) const EXCEPTIONS: &[&str] = &[$($constant),*];
+        /// All of them.
+        pub const EXCEPTIONS: &[&str] = &[$($constant),*];
     };
 }
 
