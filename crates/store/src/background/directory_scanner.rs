@@ -15,8 +15,8 @@ use tracing::{info, warn};
 
 use crate::background::reconcile::{Differences, Step, settle};
 use crate::error::StoreError;
+use crate::found_at_start::{Found, Orphans, Progress, walk};
 use crate::layout::names;
-use crate::load::{Found, Orphans, Progress, walk};
 use crate::replica::block_pool::Pool;
 use crate::replica::files::on_disk;
 use crate::replica::{FinalReplica, Slot};

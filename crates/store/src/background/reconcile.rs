@@ -10,7 +10,7 @@ use hayloft_wire::ids::Block;
 use tracing::{info, warn};
 
 use crate::error::StoreError;
-use crate::load::Found;
+use crate::found_at_start::Found;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{Pair, on_disk};
 use crate::replica::{FinalReplica, Slot};

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::load::Progress;
+use crate::found_at_start::Progress;
 use crate::service::directories;
 use crate::service::pool::{add_remove, join};
 use crate::service::startup::admit;

@@ -11,8 +11,8 @@ use tracing::{info, warn};
 
 use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::found_at_start::{self, Progress};
 use crate::layout::names::CURRENT;
-use crate::load::{self, Progress};
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, Slot};
 use crate::service::pool::join::{Joining, add_slice, adopt};

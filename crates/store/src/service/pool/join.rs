@@ -7,7 +7,7 @@ use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
+use crate::found_at_start::{self, FoundRbw, LoadOptions, Loaded, Progress};
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::service::pool::duplicates;
