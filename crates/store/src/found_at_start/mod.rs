@@ -3,7 +3,7 @@
 //! One call of [`load`] per volume, all at the same time; inside, several threads walk. Everything
 //! here blocks and runs on the disk's threads.
 
-mod recent;
+mod unclean_stop;
 mod validate;
 mod walk;
 
@@ -25,7 +25,7 @@ use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
 use crate::replica::files::{self, Pair};
 use crate::replica::state::{Move, after};
 
-pub use recent::is_whole;
+pub use unclean_stop::is_whole;
 #[cfg(test)]
 pub use validate::CANNOT_BE_CUT;
 pub use validate::{Cut, Valid, cut, validate};
@@ -112,7 +112,7 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
     finalized.extend(lazy);
     put_in_place(paths, &mut finalized, &mut orphans)?;
     let recent = match options.unclean_since {
-        Some(since_ms) => recent::look_at(data_files, paths, &mut finalized, since_ms)?,
+        Some(since_ms) => unclean_stop::look_at(data_files, paths, &mut finalized, since_ms)?,
         None => Vec::new(),
     };
     let rbw = load_rbw(options, paths, &mut orphans)?;
@@ -308,7 +308,7 @@ fn load_rbw(
     orphans.meta.extend(strays.meta);
     let recent = |found: &Found| {
         let unclean_since = options.unclean_since;
-        unclean_since.is_some_and(|since_ms| recent::is_recent(found.changed_ms, since_ms))
+        unclean_since.is_some_and(|since_ms| unclean_stop::is_recent(found.changed_ms, since_ms))
     };
     let load_one =
         |found: Found| load_one_rbw(&options.data_files, paths, found.block, recent(&found));
@@ -328,13 +328,13 @@ fn load_one_rbw(
         .join(names::meta_name(block.id, block.generation_stamp));
     let mut as_written = was_written_since_boot(&meta) && files.are_plain();
     let valid = if recent {
-        recent::validate_all(files, &data, &meta)
+        unclean_stop::validate_all(files, &data, &meta)
     } else {
         validate(files, &data, &meta)
     };
     let valid = valid.and_then(|valid| {
         let valid = match validate::with_kept_end(files, &data, &meta, valid) {
-            Err(error) if recent::is_passing(files, &error) => return Err(error),
+            Err(error) if unclean_stop::is_passing(files, &error) => return Err(error),
             Err(error) => {
                 warn!(%block, %error, "cannot tell whether more of a replica that was being \
                     written is intact than its checksums say");
@@ -353,7 +353,7 @@ fn load_one_rbw(
     });
     as_written &= valid.is_ok();
     let valid = match valid {
-        Err(error) if recent::is_passing(files, &error) => return Err(error),
+        Err(error) if unclean_stop::is_passing(files, &error) => return Err(error),
         other => other,
     };
     let valid = valid.unwrap_or_else(|error| {
