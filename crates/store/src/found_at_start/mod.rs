@@ -3,8 +3,8 @@
 //! One call of [`load`] per volume, all at the same time; inside, several threads walk. Everything
 //! here blocks and runs on the disk's threads.
 
+mod intact_length;
 mod unclean_stop;
-mod validate;
 mod walk;
 
 use std::fs;
@@ -25,10 +25,10 @@ use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
 use crate::replica::files::{self, Pair};
 use crate::replica::state::{Move, after};
 
-pub use unclean_stop::is_whole;
 #[cfg(test)]
-pub use validate::CANNOT_BE_CUT;
-pub use validate::{Cut, Valid, cut, validate};
+pub use intact_length::CANNOT_BE_CUT;
+pub use intact_length::{Cut, Valid, cut, validate};
+pub use unclean_stop::is_whole;
 pub use walk::{Found, Orphans, walk};
 
 /// Bytes of the marker of an upgrade restart, at most: a number of milliseconds.
@@ -333,7 +333,7 @@ fn load_one_rbw(
         validate(files, &data, &meta)
     };
     let valid = valid.and_then(|valid| {
-        let valid = match validate::with_kept_end(files, &data, &meta, valid) {
+        let valid = match intact_length::with_kept_end(files, &data, &meta, valid) {
             Err(error) if unclean_stop::is_passing(files, &error) => return Err(error),
             Err(error) => {
                 warn!(%block, %error, "cannot tell whether more of a replica that was being \
@@ -342,7 +342,7 @@ fn load_one_rbw(
             }
             Ok(valid) => valid,
         };
-        let reaches = validate::reaches_last_chunk(files, &data, &meta, &valid);
+        let reaches = intact_length::reaches_last_chunk(files, &data, &meta, &valid);
         if as_written && !reaches.unwrap_or(false) {
             as_written = false;
             // Where this fails the cut does too, and the next start finds as much.

@@ -12,9 +12,9 @@ use hayloft_io::{DataFile, DataFiles, IoError, IoErrorKind, IoOp, OpenMode, pati
 use hayloft_wire::ids::Block;
 use tracing::{error, warn};
 
-use super::validate::{Valid, whole};
+use super::intact_length::{Valid, whole};
 use super::walk::Found;
-use super::{disown, move_to, validate};
+use super::{disown, intact_length, move_to};
 use crate::layout::names::PoolPaths;
 use crate::replica::files::Pair;
 
@@ -146,7 +146,7 @@ pub fn validate_all(
         return Ok(valid);
     };
     let data = files.open(data, OpenMode::ReadOnly)?;
-    let intact = super::validate::intact(&data, &patiently(|| File::open(meta))?, &valid)?;
+    let intact = super::intact_length::intact(&data, &patiently(|| File::open(meta))?, &valid)?;
     if intact == valid.len {
         return Ok(valid);
     }
