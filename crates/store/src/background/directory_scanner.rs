@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::background::reconcile::{Differences, Step, settle};
 use crate::error::StoreError;
-use crate::found_at_start::{Found, Orphans, Progress, walk};
+use crate::found_at_start::{Found, Orphans, Progress, find_files};
 use crate::layout::names;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::on_disk;

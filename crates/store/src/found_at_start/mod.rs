@@ -3,9 +3,9 @@
 //! One call of [`load`] per volume, all at the same time; inside, several threads walk. Everything
 //! here blocks and runs on the disk's threads.
 
+mod find_files;
 mod intact_length;
 mod unclean_stop;
-mod walk;
 
 use std::fs;
 use std::io;
@@ -25,11 +25,11 @@ use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
 use crate::replica::files::{self, Pair};
 use crate::replica::state::{Move, after};
 
+pub use find_files::{Found, Orphans, walk};
 #[cfg(test)]
 pub use intact_length::CANNOT_BE_CUT;
 pub use intact_length::{Cut, Valid, cut, validate};
 pub use unclean_stop::is_whole;
-pub use walk::{Found, Orphans, walk};
 
 /// Bytes of the marker of an upgrade restart, at most: a number of milliseconds.
 const MARKER_BYTES_MAX: usize = 64;

@@ -12,8 +12,8 @@ use hayloft_io::{DataFile, DataFiles, IoError, IoErrorKind, IoOp, OpenMode, pati
 use hayloft_wire::ids::Block;
 use tracing::{error, warn};
 
+use super::find_files::Found;
 use super::intact_length::{Valid, whole};
-use super::walk::Found;
 use super::{disown, intact_length, move_to};
 use crate::layout::names::PoolPaths;
 use crate::replica::files::Pair;
