@@ -27,8 +27,8 @@ mod store_replicas;
 #[cfg(test)]
 mod tests;
 mod transitions;
-mod trashed;
 mod types;
+mod upgrade_leftovers;
 mod volume;
 mod writer;
 
@@ -47,11 +47,11 @@ pub use service::upgrade::{HeldByUpgrades, RollingUpgradeState};
 pub use shared::StoreShared;
 pub use state::StoreProtection;
 pub use store::Store;
-pub use trashed::{TrashedReplica, UpgradeLeftovers, hold_volume, upgrade_leftovers};
 pub use types::{
     FailureSummary, NodeStorageInfo, PacketData, PacketDataError, Pieces, PoolSpec, RecoveryInfo,
     ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, TakenOver,
     WriteOptions,
 };
+pub use upgrade_leftovers::{TrashedReplica, UpgradeLeftovers, hold_volume, upgrade_leftovers};
 pub use volume::errors::DiskErrors;
 pub use writer::{AckHandle, Due, ReplicaWriter};
