@@ -14,7 +14,7 @@ use crate::transitions::volume_failure;
 use crate::types::{RecoveryInfo, ReplicaRef, TakenOver, WriteOptions};
 use crate::writer::ReplicaWriter;
 use crate::writer::{block_recovery, create, pipeline_recovery};
-use crate::{reader, report};
+use crate::{reader, reports_from_memory};
 
 impl Store {
     /// Starts a new RBW replica (stage PIPELINE_SETUP_CREATE).
@@ -158,7 +158,7 @@ impl Store {
 
     /// What is known of a replica, whatever its generation stamp; no disk I/O.
     pub fn replica(&self, pool: &PoolId, id: i64) -> Option<ReplicaRef> {
-        report::replica(&*self.0.pool(pool).ok()?, id)
+        reports_from_memory::replica(&*self.0.pool(pool).ok()?, id)
     }
 
     /// Removes replicas (NameNode's INVALIDATE). When it returns, the replicas are no longer served
