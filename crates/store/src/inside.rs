@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hayloft_io::{Disk, IoError, locks};
 use hayloft_wire::ids::ExtendedBlock;
 
-use crate::background::look::{Looker, Pace};
+use crate::background::verify_replica::{Looker, Pace};
 use crate::config::VolumeConfig;
 use crate::error::StoreError;
 use crate::transitions::volume_failure;

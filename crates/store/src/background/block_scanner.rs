@@ -11,7 +11,7 @@ use hayloft_wire::ids::PoolId;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
-use super::look::{Looker, Pace};
+use super::verify_replica::{Looker, Pace};
 use crate::background::scanner_cursor::Cursor;
 use crate::layout::dirs::now_ms;
 use crate::layout::names;

@@ -17,7 +17,7 @@ use hayloft_io::IoClass;
 use hayloft_wire::ids::PoolId;
 use tracing::info;
 
-use super::look::{Looker, Pace, Sure};
+use super::verify_replica::{Looker, Pace, Sure};
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
 

@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::look::{Looker, NotWhole, Pace, Sure};
 use super::search;
+use super::verify_replica::{Looker, NotWhole, Pace, Sure};
 use crate::error::StoreError;
 use crate::replica::suspect::{Suspect, Why};
 use crate::state::StoreState;
