@@ -7,7 +7,7 @@ pub mod invalidate;
 pub mod move_replica;
 pub mod reconcile;
 pub mod scanner_cursor;
-pub mod search;
+pub mod search_bad_disk;
 pub mod space_watch;
 pub mod suspects;
 pub mod take_over;

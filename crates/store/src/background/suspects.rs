@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::search;
+use super::search_bad_disk;
 use super::verify_replica::{Looker, NotWhole, Pace, Sure};
 use crate::error::StoreError;
 use crate::replica::suspect::{Suspect, Why};
@@ -55,7 +55,7 @@ pub fn start(store: &Arc<StoreState>) {
             recent: HashMap::new(),
             compare,
         };
-        let searching = search::run(looker.clone());
+        let searching = search_bad_disk::run(looker.clone());
         let work = async move {
             tokio::select! {
                 () = volume.gone.cancelled() => {}
