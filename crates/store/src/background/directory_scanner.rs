@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hayloft_io::{IoClass, IoErrorKind, IoOp};
 use tracing::{info, warn};
 
-use crate::background::reconcile::{Differences, Step, settle};
+use crate::background::settle_differences::{Differences, Step, settle};
 use crate::error::StoreError;
 use crate::found_at_start::{Found, Orphans, Progress, find_files};
 use crate::layout::names;
