@@ -19,7 +19,9 @@ pub use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
 pub use crate::protection::{Damage, DecodedFiles, Mender, Protection, ReplicaChange};
 pub use crate::replica::block_pool::Pool;
 pub use crate::replica::degraded::{DecodedAs, DegradedReplica};
-pub use crate::replica::files::{Pair, on_disk_with_sync, pin, settle_copy, sync_dir, sync_file};
+pub use crate::replica::file_pair::{
+    Pair, on_disk_with_sync, pin, settle_copy, sync_dir, sync_file,
+};
 pub use crate::replica::{FinalReplica, LiveReplica, Slot};
 pub use crate::state::StoreState;
 pub use crate::transitions::volume_failure::LACKING;

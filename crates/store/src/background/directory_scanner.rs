@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::found_at_start::{Found, Orphans, Progress, find_files};
 use crate::layout::names;
 use crate::replica::block_pool::Pool;
-use crate::replica::files::on_disk;
+use crate::replica::file_pair::on_disk;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
 use crate::transitions::volume_failure::{check, check_soon, examine};

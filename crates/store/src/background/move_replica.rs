@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{self, Pair};
+use crate::replica::file_pair::{self, Pair};
 use crate::replica::{FinalReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
 use crate::transitions::volume_failure::examine;

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use crate::error::StoreError;
 use crate::found_at_start::Found;
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{Pair, on_disk};
+use crate::replica::file_pair::{Pair, on_disk};
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
 use crate::types::StoreEvent;

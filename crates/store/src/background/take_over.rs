@@ -13,7 +13,7 @@ use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use super::move_replica::{copy_verified, link_pair, source};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{self, Pair};
+use crate::replica::file_pair::{self, Pair};
 use crate::replica::reference::reference_of;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;

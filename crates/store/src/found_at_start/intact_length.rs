@@ -226,7 +226,7 @@ pub fn with_kept_end(
 pub fn cut(files: &DataFiles, data: &Path, meta: &Path, valid: &Valid) -> io::Result<()> {
     let data = files.open(data, OpenMode::ReadWrite)?;
     // Also when it is as long as that already: blocks may have been reserved behind the end.
-    // Written back before, as in [`files::trim`](crate::replica::files::trim).
+    // Written back before, as in [`files::trim`](crate::replica::file_pair::trim).
     if data.length()? >= valid.len {
         data.write_back()?;
         data.set_len(valid.len)?;

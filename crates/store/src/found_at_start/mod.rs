@@ -22,7 +22,7 @@ use crate::layout::dirs::{DELETING, make_dir, read_small};
 use crate::layout::names::{self, PoolPaths};
 use crate::layout::replica_cache::{self, REPLICAS_BYTES_MAX};
 use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
-use crate::replica::files::{self, Pair};
+use crate::replica::file_pair::{self, Pair};
 use crate::replica::state::{Move, after};
 
 pub use find_files::{Found, Orphans, walk};

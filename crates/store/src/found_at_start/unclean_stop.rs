@@ -16,7 +16,7 @@ use super::find_files::Found;
 use super::intact_length::{Valid, whole};
 use super::{disown, intact_length, move_to};
 use crate::layout::names::PoolPaths;
-use crate::replica::files::Pair;
+use crate::replica::file_pair::Pair;
 
 /// Clocks of files are this coarse, in milliseconds, and a stamp may be as much too late.
 const SLACK_MS: u64 = 2000;

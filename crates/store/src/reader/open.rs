@@ -15,7 +15,7 @@ use super::replica_reader::{Own, ReplicaReader};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::protection::Damage;
 use crate::replica::block_pool::Pool;
-use crate::replica::files::Pair;
+use crate::replica::file_pair::Pair;
 use crate::replica::open_files::OpenFiles;
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;

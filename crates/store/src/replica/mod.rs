@@ -2,7 +2,7 @@
 
 pub mod block_pool;
 pub mod degraded;
-pub mod files;
+pub mod file_pair;
 pub mod finalized;
 pub mod kept_end;
 pub mod latch;

@@ -364,7 +364,9 @@ async fn the_copy_that_a_truncate_makes_is_synced() {
         .expect("ends");
     let tmp = node.pool_dir().join("tmp");
     for name in ["blk_9", "blk_9_1010.meta"] {
-        let synced = crate::replica::files::SYNCED.lock().expect("not poisoned");
+        let synced = crate::replica::file_pair::SYNCED
+            .lock()
+            .expect("not poisoned");
         assert!(synced.contains(&tmp.join(name)), "{name}");
     }
 }

@@ -7,7 +7,7 @@ use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::StoreError;
 use crate::replica::block_pool::Pool;
-use crate::replica::files;
+use crate::replica::file_pair;
 use crate::replica::reference::reference_of;
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
@@ -30,12 +30,12 @@ pub async fn finalize_recovered(
             let path = pair.data();
             let data_files = live.slice.volume.data_files();
             let sync = move || {
-                files::sync_data(&data_files, &pair.data())?;
-                files::sync_file(&pair.meta())
+                file_pair::sync_data(&data_files, &pair.data())?;
+                file_pair::sync_file(&pair.meta())
             };
             let class = IoClass::ClientWrite;
             let _alone = live.syncing.write().await;
-            let synced = files::on_disk(&live.slice, class, IoOp::Sync, &path, sync).await;
+            let synced = file_pair::on_disk(&live.slice, class, IoOp::Sync, &path, sync).await;
             synced.map_err(|e| {
                 live.note_failure(&e);
                 StoreError::io(format!("syncing replica {}", live.block()), e)
@@ -120,19 +120,19 @@ async fn move_files(live: &LiveReplica, status: &Status, durable: bool) -> Resul
     let (path, pinned, trim) = (from.data(), status.pinned, status.allocated_len > len);
     let dirs = [from.dir.clone(), to.dir.clone()];
     let data_files = live.slice.volume.data_files();
-    files::on_disk_with_sync(
+    file_pair::on_disk_with_sync(
         &live.slice,
         IoClass::ClientWrite,
         IoOp::Rename,
         &path,
         durable,
         move || {
-            match files::trim_and_pin(&data_files, &from.data(), trim.then_some(len), pinned) {
+            match file_pair::trim_and_pin(&data_files, &from.data(), trim.then_some(len), pinned) {
                 // An earlier attempt came further.
-                Err(_) if files::is_moved(&from, &to)? => {}
+                Err(_) if file_pair::is_moved(&from, &to)? => {}
                 other => other?,
             }
-            files::move_pair(&from, &to, durable)
+            file_pair::move_pair(&from, &to, durable)
         },
     )
     .await?;

@@ -11,7 +11,7 @@ use crate::layout::dirs::make_dir;
 use crate::layout::names::{self, CURRENT, PREVIOUS, TRASH};
 use crate::replica::ReplicaDir;
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{link_meta, on_disk};
+use crate::replica::file_pair::{link_meta, on_disk};
 use crate::replica::live::directory;
 use crate::volume::BlockPoolSlice;
 
@@ -31,7 +31,7 @@ pub fn trash_for(
     Some(slice.paths.root.join(TRASH).join(below))
 }
 
-/// Moves a replica's files to the trash in the order of [`files`](crate::replica::files): the pair
+/// Moves a replica's files to the trash in the order of [`files`](crate::replica::file_pair): the pair
 /// is whole either here or there. Gives the bytes they have. `None`, with nothing done, when
 /// `previous` is there: it has the replica already, and no DataNode rolls back with both.
 pub async fn to_trash(

@@ -5,7 +5,7 @@ use std::fs::File;
 use hayloft_io::{IoClass, IoError, IoOp};
 use tracing::debug;
 
-use crate::replica::files;
+use crate::replica::file_pair;
 use crate::replica::kept_end;
 use crate::replica::{LiveReplica, Tail};
 
@@ -19,7 +19,7 @@ pub async fn keep(live: &LiveReplica, class: IoClass, end: Tail) -> bool {
     let meta = path.clone();
     let work = move || kept_end::keep(&File::open(&meta)?, &ends);
     let kept: Result<(), IoError> =
-        files::on_disk(&live.slice, class, IoOp::Other, &path, work).await;
+        file_pair::on_disk(&live.slice, class, IoOp::Other, &path, work).await;
     if let Err(error) = &kept {
         debug!(block = %live.block(), %error, "the end of a replica cannot be kept beside it");
     }

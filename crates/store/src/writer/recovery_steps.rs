@@ -10,7 +10,7 @@ use crate::found_at_start::{Cut, Valid, intact_length};
 use crate::protection::ReplicaChange;
 use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{self, Pair};
+use crate::replica::file_pair::{self, Pair};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::DEPTH_MAX;
 use crate::layout::names::{PREVIOUS, TRASH};
-use crate::replica::files::on_disk;
+use crate::replica::file_pair::on_disk;
 use crate::state::StoreState;
 use crate::volume::BlockPoolSlice;
 

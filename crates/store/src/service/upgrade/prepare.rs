@@ -16,7 +16,7 @@ use crate::layout::names::{
     self, CURRENT, PREVIOUS, PoolPaths, ROLLING_UPGRADE_MARKER, TRASH, VERSION,
 };
 use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX};
-use crate::replica::files::{on_disk, sync_dir};
+use crate::replica::file_pair::{on_disk, sync_dir};
 use crate::types::{PoolSpec, StartOption};
 use crate::volume::BlockPoolSlice;
 

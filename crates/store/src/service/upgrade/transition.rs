@@ -19,7 +19,7 @@ use crate::layout::names::{
     self, CURRENT, FINALIZED, PREVIOUS, PoolPaths, RBW, ReplicaFile, TMP, VERSION,
 };
 use crate::layout::version::PoolVersion;
-use crate::replica::files::sync_dir;
+use crate::replica::file_pair::sync_dir;
 
 /// The old `current` during an upgrade.
 pub const PREVIOUS_TMP: &str = "previous.tmp";
