@@ -16,7 +16,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::protection::Damage;
 use crate::replica::block_pool::Pool;
 use crate::replica::file_pair::Pair;
-use crate::replica::open_files::OpenFiles;
+use crate::replica::kept_open::OpenFiles;
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
 use crate::transitions::volume_failure::examine;
