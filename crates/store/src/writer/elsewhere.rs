@@ -10,8 +10,8 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::warn;
 
 use super::ReplicaWriter;
+use super::growth::ReplicaFiles;
 use super::new_replica::{NewReplica, Tried};
-use super::replica_files::ReplicaFiles;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
 use crate::replica::latch::Latch;

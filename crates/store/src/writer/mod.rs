@@ -6,12 +6,12 @@ pub mod block_recovery;
 mod close;
 pub mod create;
 mod elsewhere;
+mod growth;
 mod keep_end;
 pub mod new_replica;
 mod pending;
 pub mod pipeline_recovery;
 pub mod recovery_steps;
-mod replica_files;
 mod sync;
 mod temporary;
 mod write;
@@ -28,8 +28,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use self::allocate::worth_allocating;
 use self::elsewhere::{Moved, Unwritten};
+use self::growth::{CurrentReplica, acknowledge};
 use self::pending::PendingPackets;
-use self::replica_files::{CurrentReplica, acknowledge};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::LiveReplica;
 use crate::replica::block_pool::Pool;
@@ -39,8 +39,8 @@ use crate::transitions::volume_failure::examine;
 use crate::types::StorageInfo;
 use crate::volume::footprint;
 
+pub use self::growth::AckHandle;
 pub use self::pending::Due;
-pub use self::replica_files::AckHandle;
 
 /// The exclusive right to write one replica.
 ///

@@ -9,8 +9,8 @@ use hayloft_io::WriteBuffers;
 
 use super::Due;
 use super::ReplicaWriter;
+use super::growth::ReplicaFiles;
 use super::pending::PendingPackets;
-use super::replica_files::ReplicaFiles;
 use crate::error::StoreError;
 use crate::types::PacketData;
 use crate::writer::append_plan::{Plan, plan};
