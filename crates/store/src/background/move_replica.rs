@@ -18,7 +18,7 @@ use crate::state::StoreState;
 use crate::transitions::volume_failure::examine;
 use crate::types::ReplicaRef;
 use crate::volume::{BlockPoolSlice, footprint};
-use crate::writer::new_replica::Tried;
+use crate::writer::first_volume::Tried;
 
 /// Bytes copied at a time, at least; a whole number of chunks.
 const PIECE_BYTES: usize = 1 << 20;

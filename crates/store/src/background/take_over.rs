@@ -20,7 +20,7 @@ use crate::state::StoreState;
 use crate::transitions::volume_failure::examine;
 use crate::types::TakenOver;
 use crate::volume::{BlockPoolSlice, footprint};
-use crate::writer::new_replica::Tried;
+use crate::writer::first_volume::Tried;
 
 const CLASS: IoClass = IoClass::Balancer;
 

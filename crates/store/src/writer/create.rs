@@ -12,7 +12,7 @@ use crate::state::StoreState;
 use crate::types::WriteOptions;
 use crate::writer::ReplicaWriter;
 use crate::writer::elsewhere::Unwritten;
-use crate::writer::new_replica::{NewReplica, Tried};
+use crate::writer::first_volume::{NewReplica, Tried};
 
 /// How long a new copy waits for what may be the end of an earlier one.
 const CLEANUP_WAIT: Duration = Duration::from_millis(200);
