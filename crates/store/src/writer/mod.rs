@@ -14,7 +14,7 @@ pub mod recovery_steps;
 mod switch_volume;
 mod sync;
 mod temporary;
-mod write;
+mod write_packets;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
