@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hayloft_io::{IoError, SyncKind, together};
 
 use super::ReplicaWriter;
-use super::pending::DIRECT_MIN;
+use super::pending_packets::DIRECT_MIN;
 use crate::error::StoreError;
 use crate::transitions::commit;
 use crate::transitions::finalize::finalize_live;

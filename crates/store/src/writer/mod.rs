@@ -8,7 +8,7 @@ pub mod create;
 pub mod first_volume;
 mod growth;
 mod keep_end;
-mod pending;
+mod pending_packets;
 pub mod pipeline_recovery;
 pub mod recovery_steps;
 mod switch_volume;
@@ -28,7 +28,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use self::allocate::worth_allocating;
 use self::growth::{CurrentReplica, acknowledge};
-use self::pending::PendingPackets;
+use self::pending_packets::PendingPackets;
 use self::switch_volume::{Moved, Unwritten};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::LiveReplica;
@@ -40,7 +40,7 @@ use crate::types::StorageInfo;
 use crate::volume::footprint;
 
 pub use self::growth::AckHandle;
-pub use self::pending::Due;
+pub use self::pending_packets::Due;
 
 /// The exclusive right to write one replica.
 ///

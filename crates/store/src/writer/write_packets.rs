@@ -10,7 +10,7 @@ use hayloft_io::WriteBuffers;
 use super::Due;
 use super::ReplicaWriter;
 use super::growth::ReplicaFiles;
-use super::pending::PendingPackets;
+use super::pending_packets::PendingPackets;
 use crate::error::StoreError;
 use crate::types::PacketData;
 use crate::writer::append_plan::{Plan, plan};
