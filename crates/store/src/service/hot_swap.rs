@@ -14,7 +14,7 @@ use crate::service::directories;
 use crate::service::pool::{add_remove, join};
 use crate::service::startup::admit;
 use crate::state::StoreState;
-use crate::transitions::commit;
+use crate::transitions::run_commit_rounds;
 use crate::types::StartOption;
 use crate::volume::Volume;
 use crate::volume::stop_mark::Mark;
@@ -149,7 +149,7 @@ async fn remove(store: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
 async fn leave_in_order(store: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let at_ms = crate::layout::dirs::now_ms();
     let leave = async {
-        let durable = commit::round(store, volume).await;
+        let durable = run_commit_rounds::round(store, volume).await;
         if durable
             && volume.commits.may_stamp()
             && let Err(error) = Mark::close(volume, at_ms).await

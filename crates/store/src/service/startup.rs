@@ -19,7 +19,7 @@ use crate::layout::version::VolumeVersion;
 use crate::service::directories;
 use crate::shared::StoreShared;
 use crate::state::{StoreProtection, StoreState};
-use crate::transitions::{commit, volume_failure};
+use crate::transitions::{run_commit_rounds, volume_failure};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::commit_rounds::CommitRounds;
 use crate::volume::shared_mount::SharedMount;
@@ -221,7 +221,7 @@ pub async fn admit(
     }
     let served = (Arc::clone(store), Arc::clone(&volume));
     store.serve("commit rounds", move || {
-        commit::run(Arc::clone(&served.0), Arc::clone(&served.1))
+        run_commit_rounds::run(Arc::clone(&served.0), Arc::clone(&served.1))
     });
     Ok(volume)
 }

@@ -19,7 +19,7 @@ use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
-use super::{commit, trash};
+use super::{run_commit_rounds, trash};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DELETING;
 use crate::layout::names;
@@ -201,7 +201,7 @@ pub async fn discard_files(
             .await;
         return Ok(());
     }
-    commit::forget(&slice.volume, pool, block.id);
+    run_commit_rounds::forget(&slice.volume, pool, block.id);
     let files = put_aside(slice, place, block).await.map_err(failed)?;
     let order = Delete::Replica {
         block: pool.extended(block),

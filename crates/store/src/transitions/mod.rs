@@ -1,9 +1,9 @@
 //! What replicas and volumes go through: a writer that stops, a close, a commit round, a deletion,
 //! a failure.
 
-pub mod commit;
 pub mod delete;
 pub mod exclusive;
 pub mod finalize;
+pub mod run_commit_rounds;
 pub mod trash;
 pub mod volume_failure;

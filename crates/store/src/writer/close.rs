@@ -7,8 +7,8 @@ use hayloft_io::{IoError, SyncKind, together};
 use super::ReplicaWriter;
 use super::pending_packets::DIRECT_MIN;
 use crate::error::StoreError;
-use crate::transitions::commit;
 use crate::transitions::finalize::finalize_live;
+use crate::transitions::run_commit_rounds;
 use crate::types::ReplicaRef;
 
 impl ReplicaWriter {
@@ -73,7 +73,7 @@ impl ReplicaWriter {
         let synced_len = self.live.status().synced_len;
         let done = finalize_live(&self.store, &self.pool, &self.live, durable).await?;
         if self.store.config.sync_on_close || (durable && synced_len == done.bytes_on_disk) {
-            commit::forget(&self.live.slice.volume, &self.pool, self.live.id);
+            run_commit_rounds::forget(&self.live.slice.volume, &self.pool, self.live.id);
         }
         Ok(done)
     }

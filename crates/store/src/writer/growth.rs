@@ -13,7 +13,7 @@ use crate::replica::LiveReplica;
 use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
-use crate::transitions::commit;
+use crate::transitions::run_commit_rounds;
 use crate::volume::footprint;
 use crate::writer::append_plan::Plan;
 use crate::writer::keep_end::keep;
@@ -106,7 +106,7 @@ impl ReplicaFiles {
             protection.written(live, before.len, &kept);
         }
         let written = before.len..tail.len;
-        commit::touch(&self.store, &self.pool, live, (data, &self.meta), written);
+        run_commit_rounds::touch(&self.store, &self.pool, live, (data, &self.meta), written);
         if let Some(write_behind) = write_behind {
             write_behind.written(&**data, tail.len).await;
         }

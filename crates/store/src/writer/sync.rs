@@ -8,7 +8,7 @@ use hayloft_io::{EngineFile, IoError, Meta, SyncKind};
 use super::ReplicaWriter;
 use crate::error::StoreError;
 use crate::replica::{LiveReplica, Tail};
-use crate::transitions::commit;
+use crate::transitions::run_commit_rounds;
 use crate::writer::keep_end::keep;
 
 impl ReplicaWriter {
@@ -59,7 +59,7 @@ impl ReplicaWriter {
         self.names_durable = true;
         self.live.status().synced_len = end.len;
         // The next round has nothing to do for it, unless more is written.
-        commit::forget(&self.live.slice.volume, &self.pool, self.live.id);
+        run_commit_rounds::forget(&self.live.slice.volume, &self.pool, self.live.id);
         Ok(())
     }
 
