@@ -28,7 +28,7 @@ use crate::replica::block_pool::Pool;
 use crate::replica::live::directory;
 use crate::replica::{ReplicaDir, Slot};
 use crate::state::{Delete, StoreState};
-use crate::transitions::exclusive::{Stopped, stop_writer};
+use crate::transitions::stop_writer::{Stopped, stop_writer};
 use crate::transitions::volume_failure::examine;
 use crate::types::StoreEvent;
 use crate::volume::{BlockPoolSlice, Volume};

@@ -2,8 +2,8 @@
 //! a failure.
 
 pub mod delete;
-pub mod exclusive;
 pub mod finalize;
 pub mod run_commit_rounds;
+pub mod stop_writer;
 pub mod trash;
 pub mod volume_failure;

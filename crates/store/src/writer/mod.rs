@@ -34,7 +34,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::LiveReplica;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
-use crate::transitions::exclusive::WriterLock;
+use crate::transitions::stop_writer::WriterLock;
 use crate::transitions::volume_failure::examine;
 use crate::types::StorageInfo;
 use crate::volume::footprint;

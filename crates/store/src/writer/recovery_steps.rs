@@ -14,7 +14,7 @@ use crate::replica::file_pair::{self, Pair};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
-use crate::transitions::exclusive::WriterLock;
+use crate::transitions::stop_writer::WriterLock;
 use crate::transitions::volume_failure::examine;
 use crate::types::{ReplicaRef, StoreEvent};
 use crate::volume::{BlockPoolSlice, footprint};

@@ -18,7 +18,7 @@ use crate::replica::latch::Latch;
 use crate::replica::{LiveReplica, Slot, Tail};
 use crate::state::StoreState;
 use crate::transitions::delete;
-use crate::transitions::exclusive::WriterLock;
+use crate::transitions::stop_writer::WriterLock;
 use crate::writer::append_plan::Plan;
 
 /// What is kept of a new replica until its first write has ended well.
