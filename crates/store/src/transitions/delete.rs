@@ -19,7 +19,7 @@ use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
-use super::{run_commit_rounds, trash};
+use super::{run_commit_rounds, to_trash};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DELETING;
 use crate::layout::names;
@@ -185,8 +185,8 @@ pub async fn discard_files(
     if place != ReplicaDir::Temporary {
         before_change(store, (slice, place), block.id).await;
     }
-    if let Some(trash) = trash::trash_for(pool, slice, place, block.id).filter(|_| tell)
-        && let Some(bytes) = trash::to_trash(slice, place, block, trash)
+    if let Some(trash) = to_trash::trash_for(pool, slice, place, block.id).filter(|_| tell)
+        && let Some(bytes) = to_trash::to_trash(slice, place, block, trash)
             .await
             .map_err(failed)?
     {

@@ -5,5 +5,5 @@ pub mod delete;
 pub mod finalize;
 pub mod run_commit_rounds;
 pub mod stop_writer;
-pub mod trash;
+pub mod to_trash;
 pub mod volume_failure;
