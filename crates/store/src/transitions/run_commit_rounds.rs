@@ -1,6 +1,6 @@
 //! Commit rounds at work: they sync what [`CommitRounds`] has collected.
 //!
-//! [`CommitRounds`]: crate::volume::commit_rounds::CommitRounds
+//! [`CommitRounds`]: crate::volume::unsynced::CommitRounds
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,8 +17,8 @@ use crate::replica::{LiveReplica, Slot};
 use crate::state::StoreState;
 use crate::types::StoreEvent;
 use crate::volume::Volume;
-use crate::volume::commit_rounds::{CLASS, CommitRounds, Committed, ReplicaKey, Touched};
 use crate::volume::stop_mark::Mark;
+use crate::volume::unsynced::{CLASS, CommitRounds, Committed, ReplicaKey, Touched};
 
 /// Files that a round syncs at the same time. A client's syncs have the other threads.
 const AT_ONCE: usize = 2;

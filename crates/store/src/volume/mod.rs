@@ -1,7 +1,6 @@
 //! Volumes: configured directories, their space, and the part of each pool that lies on them.
 
 pub mod choose;
-pub mod commit_rounds;
 pub mod errors;
 pub mod file_system;
 pub mod health;
@@ -11,13 +10,13 @@ pub mod remembered;
 pub mod shared_mount;
 pub mod space;
 pub mod stop_mark;
+pub mod unsynced;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
-use commit_rounds::CommitRounds;
 use errors::VolumeErrors;
 use file_system::FileSystemSpace;
 use hayloft_io::decorators::IoMetrics;
@@ -28,6 +27,7 @@ use invalidations::Invalidations;
 use shared_mount::SharedMount;
 use space::{MountShare, Numbers};
 use tokio_util::sync::CancellationToken;
+use unsynced::CommitRounds;
 
 use crate::config::{ReservedSpace, VolumeConfig};
 use crate::layout::names::PoolPaths;

@@ -16,7 +16,7 @@ use crate::service::upgrade::FoundUpgrade;
 use crate::state::StoreState;
 use crate::transitions::volume_failure::LACKING;
 use crate::types::{StartOption, StoreEvent};
-use crate::volume::commit_rounds::CommitRounds;
+use crate::volume::unsynced::CommitRounds;
 use crate::volume::{BlockPoolSlice, Volume, footprint};
 
 /// Part of a pool on a volume that joins it.
