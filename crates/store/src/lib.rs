@@ -53,5 +53,5 @@ pub use types::{
     WriteOptions,
 };
 pub use upgrade_leftovers::{TrashedReplica, UpgradeLeftovers, hold_volume, upgrade_leftovers};
-pub use volume::errors::DiskErrors;
+pub use volume::error_places::DiskErrors;
 pub use writer::{AckHandle, Due, ReplicaWriter};

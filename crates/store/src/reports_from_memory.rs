@@ -14,7 +14,7 @@ use crate::replica::block_pool::Pool;
 use crate::replica::reference::{reference_degraded, reference_of, reported};
 use crate::state::StoreState;
 use crate::types::{ReplicaRef, ReplicaReport, StorageInfo, StorageReport};
-use crate::volume::errors::DiskErrors;
+use crate::volume::error_places::DiskErrors;
 use crate::volume::footprint;
 
 /// Operations on names, as Apache's volume metrics count them.

@@ -1,7 +1,7 @@
 //! Volumes: configured directories, their space, and the part of each pool that lies on them.
 
 pub mod choose;
-pub mod errors;
+pub mod error_places;
 pub mod file_system;
 pub mod health;
 pub mod invalidations;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
-use errors::VolumeErrors;
+use error_places::VolumeErrors;
 use file_system::FileSystemSpace;
 use hayloft_io::decorators::IoMetrics;
 use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space, locks};
