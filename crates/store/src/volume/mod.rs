@@ -2,7 +2,6 @@
 
 pub mod choose;
 pub mod error_places;
-pub mod file_system;
 pub mod health;
 pub mod invalidations;
 pub mod open;
@@ -11,6 +10,7 @@ pub mod shared_mount;
 pub mod space;
 pub mod stop_mark;
 pub mod unsynced;
+pub mod virtual_node_share;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use error_places::VolumeErrors;
-use file_system::FileSystemSpace;
 use hayloft_io::decorators::IoMetrics;
 use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space, locks};
 use hayloft_wire::checksum::DataChecksum;
@@ -28,6 +27,7 @@ use shared_mount::SharedMount;
 use space::{MountShare, Numbers};
 use tokio_util::sync::CancellationToken;
 use unsynced::CommitRounds;
+use virtual_node_share::FileSystemSpace;
 
 use crate::config::{ReservedSpace, VolumeConfig};
 use crate::layout::names::PoolPaths;
