@@ -21,7 +21,7 @@ use crate::shared::StoreShared;
 use crate::state::{StoreProtection, StoreState};
 use crate::transitions::{run_commit_rounds, volume_failure};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
-use crate::volume::shared_mount::SharedMount;
+use crate::volume::archive_share::SharedMount;
 use crate::volume::stop_mark::Mark;
 use crate::volume::unsynced::CommitRounds;
 use crate::volume::{OpenedVolume, Volume};

@@ -1,12 +1,12 @@
 //! Volumes: configured directories, their space, and the part of each pool that lies on them.
 
+pub mod archive_share;
 pub mod choose;
 pub mod error_places;
 pub mod health;
 pub mod invalidations;
 pub mod open;
 pub mod remembered;
-pub mod shared_mount;
 pub mod space;
 pub mod stop_mark;
 pub mod unsynced;
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
+use archive_share::SharedMount;
 use error_places::VolumeErrors;
 use hayloft_io::decorators::IoMetrics;
 use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space, locks};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use invalidations::Invalidations;
-use shared_mount::SharedMount;
 use space::{MountShare, Numbers};
 use tokio_util::sync::CancellationToken;
 use unsynced::CommitRounds;
