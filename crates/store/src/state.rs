@@ -24,7 +24,7 @@ use crate::replica::block_pool::Pool;
 use crate::replica::suspect::{Suspect, Why};
 use crate::shared::StoreShared;
 use crate::types::{FailedVolume, StoreEvent};
-use crate::volume::choose::{Candidate, Rounds, choose};
+use crate::volume::choose_volume::{Candidate, Rounds, choose};
 use crate::volume::open::open_volume;
 use crate::volume::remembered::{NodeMemory, remember};
 use crate::volume::{BlockPoolSlice, OpenedVolume, Volume};

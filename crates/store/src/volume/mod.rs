@@ -1,7 +1,7 @@
 //! Volumes: configured directories, their space, and the part of each pool that lies on them.
 
 pub mod archive_share;
-pub mod choose;
+pub mod choose_volume;
 pub mod error_places;
 pub mod health;
 pub mod invalidations;
