@@ -11,7 +11,7 @@ use hayloft_io::Space;
 use hayloft_io::locks;
 
 use super::Volume;
-use super::space::{self, Numbers, ReservedForReplicas};
+use super::space_told::{self, Numbers, ReservedForReplicas};
 use crate::config::ReservedSpace;
 
 /// Held while room is looked for and promised, so that no two replicas are promised the same.
