@@ -26,7 +26,7 @@ use crate::shared::StoreShared;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose_volume::{Candidate, Rounds, choose};
 use crate::volume::open::open_volume;
-use crate::volume::remembered::{NodeMemory, remember};
+use crate::volume::remembered_storages::{NodeMemory, remember};
 use crate::volume::{BlockPoolSlice, OpenedVolume, Volume};
 
 /// What protects the finalized replicas of a store, or of all stores of a process.

@@ -18,7 +18,7 @@ use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VersionError, VolumeVersion, is_volume};
 use crate::state::StoreState;
 use crate::volume::OpenedVolume;
-use crate::volume::remembered::NodeMemory;
+use crate::volume::remembered_storages::NodeMemory;
 
 /// What VERSION of a directory says.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ pub mod error_places;
 pub mod health;
 pub mod invalidations;
 pub mod open;
-pub mod remembered;
+pub mod remembered_storages;
 pub mod space_told;
 pub mod stop_mark;
 pub mod unsynced;
