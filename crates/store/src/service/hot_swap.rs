@@ -10,9 +10,9 @@ use tracing::{info, warn};
 use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::found_at_start::Progress;
-use crate::service::directories;
 use crate::service::pool::{add_remove, join};
 use crate::service::startup::admit;
+use crate::service::whose_directories;
 use crate::state::StoreState;
 use crate::transitions::run_commit_rounds;
 use crate::types::StartOption;
@@ -71,7 +71,7 @@ fn forget_failures(store: &StoreState, wanted: &[VolumeConfig]) {
 
 /// Puts a volume into use with all pools that are loaded.
 async fn add(store: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), StoreError> {
-    let look = directories::look_at(store, config).await;
+    let look = whose_directories::look_at(store, config).await;
     look.check(store)?;
     let opened = store.open_volume(config).await?;
     look.confirm(store, &opened)?;

@@ -16,7 +16,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::{FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
-use crate::service::directories;
+use crate::service::whose_directories;
 use crate::shared::StoreShared;
 use crate::state::{StoreProtection, StoreState};
 use crate::transitions::{run_commit_rounds, volume_failure};
@@ -69,11 +69,11 @@ pub async fn open(
 
 /// Looks at the configured directories, and opens those that can be volumes of this node.
 async fn open_volumes(store: &Arc<StoreState>) -> Result<Vec<OpenedVolume>, StoreError> {
-    let looks = directories::look_at_all(store).await;
-    if let Some(identity) = directories::whose(&looks)? {
+    let looks = whose_directories::look_at_all(store).await;
+    if let Some(identity) = whose_directories::whose(&looks)? {
         *store.identity() = identity;
     }
-    directories::recall(store, &looks);
+    whose_directories::recall(store, &looks);
     let attempts = looks.iter().map(|look| async {
         look.check(store)?;
         let opened = open_patiently(store, &look.config).await?;
