@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::found_at_start::Progress;
-use crate::service::pool::{add_remove, join};
+use crate::service::pool::{add_remove, volume_joins};
 use crate::service::startup::admit;
 use crate::service::whose_directories;
 use crate::state::StoreState;
@@ -92,9 +92,9 @@ async fn load_pools(store: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(),
     let progress = Arc::new(Progress::default());
     for pool in store.pools() {
         let joining =
-            join::add_slice(store, &pool, volume, StartOption::Regular, &progress).await?;
+            volume_joins::add_slice(store, &pool, volume, StartOption::Regular, &progress).await?;
         pool.protection_known.store(false, Ordering::Release);
-        join::adopt(store, &pool, joining).await;
+        volume_joins::adopt(store, &pool, joining).await;
         if let Some(protection) = &store.protection {
             protection.pool_loaded(store, &pool).await;
         }

@@ -2,5 +2,5 @@
 
 pub mod add_remove;
 pub mod duplicates;
-pub mod join;
 pub mod version_again;
+pub mod volume_joins;
