@@ -9,7 +9,7 @@
 //! upgrade is finalized. Upgrades of the layout itself (older than -57) are left to Apache's
 //! DataNode.
 
-mod held;
+mod held_bytes;
 mod prepare;
 mod rolling;
 mod transition;
@@ -23,7 +23,7 @@ use hayloft_io::{IoClass, patiently};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
-pub use held::{HeldByUpgrades, told as held, watch};
+pub use held_bytes::{HeldByUpgrades, told as held, watch};
 pub use prepare::prepare;
 pub use rolling::{RollingUpgradeState, join_rolling, note, rolling_is, set_rolling};
 pub use transition::Unfinished;
