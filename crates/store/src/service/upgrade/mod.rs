@@ -10,7 +10,7 @@
 //! DataNode.
 
 mod held_bytes;
-mod prepare;
+mod prepare_directory;
 mod rolling;
 mod transition;
 
@@ -24,7 +24,7 @@ use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
 pub use held_bytes::{HeldByUpgrades, told as held, watch};
-pub use prepare::prepare;
+pub use prepare_directory::prepare;
 pub use rolling::{RollingUpgradeState, join_rolling, note, rolling_is, set_rolling};
 pub use transition::Unfinished;
 use transition::{FINALIZED_TMP, Present};
