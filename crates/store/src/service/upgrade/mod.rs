@@ -5,14 +5,14 @@
 //! them back out; the end of the upgrade empties the trash.
 //!
 //! When the NameNode was started with `-upgrade`, its cTime is newer than the directories'. They
-//! are upgraded as Apache's DataNode does it ([`transition`]): `-rollback` can go back until the
+//! are upgraded as Apache's DataNode does it ([`upgrade_or_roll_back`]): `-rollback` can go back until the
 //! upgrade is finalized. Upgrades of the layout itself (older than -57) are left to Apache's
 //! DataNode.
 
 mod held_bytes;
 mod prepare_directory;
 mod rolling;
-mod transition;
+mod upgrade_or_roll_back;
 
 use std::fs;
 use std::io;
@@ -26,8 +26,8 @@ use tracing::warn;
 pub use held_bytes::{HeldByUpgrades, told as held, watch};
 pub use prepare_directory::prepare;
 pub use rolling::{RollingUpgradeState, join_rolling, note, rolling_is, set_rolling};
-pub use transition::Unfinished;
-use transition::{FINALIZED_TMP, Present};
+pub use upgrade_or_roll_back::Unfinished;
+use upgrade_or_roll_back::{FINALIZED_TMP, Present};
 
 use crate::error::StoreError;
 use crate::layout::dirs::make_dir;

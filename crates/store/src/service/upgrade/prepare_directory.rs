@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use hayloft_io::{DataFiles, IoClass, IoOp};
 use tracing::info;
 
-use super::transition::{self, Present};
+use super::upgrade_or_roll_back::{self, Present};
 use super::{FoundUpgrade, restore};
 use crate::error::StoreError;
 use crate::layout::dirs::{DIR_MODE, FILE_MODE, read_small};
