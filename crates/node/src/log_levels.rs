@@ -119,8 +119,8 @@ mod tests {
             Some("hayloft_store")
         );
         assert_eq!(
-            of("hayloft_protection::heal").as_deref(),
-            Some("hayloft_protection::heal")
+            of("hayloft_protection::rewrite_damaged").as_deref(),
+            Some("hayloft_protection::rewrite_damaged")
         );
         assert_eq!(of("root").as_deref(), Some(""));
         assert_eq!(of(&format!("hayloft_{}", "x".repeat(200))), None);

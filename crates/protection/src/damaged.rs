@@ -10,7 +10,7 @@ use hayloft_store::inside::{FinalReplica, Slot};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 
 use super::Parity;
-use super::heal::Damaged;
+use super::rewrite_damaged::Damaged;
 
 /// Replicas that are damaged and cannot be mended: storage, generation stamp and length.
 #[derive(Clone, Debug, Default)]

@@ -37,7 +37,6 @@ mod damaged;
 mod decode;
 mod degraded;
 mod encode;
-mod heal;
 mod kept;
 mod listing;
 mod members;
@@ -48,6 +47,7 @@ mod recent;
 mod records;
 mod refusals;
 mod requests;
+mod rewrite_damaged;
 mod rounds;
 mod scan;
 mod scrub;
@@ -78,12 +78,12 @@ use tokio::sync::Notify;
 
 #[cfg(test)]
 pub use changes::{before_change, recent_key};
-#[cfg(test)]
-pub use heal::heal;
 pub use protects::ParityProtection;
 pub use requests::ParityRequest;
 #[cfg(test)]
 pub use requests::answer_status;
+#[cfg(test)]
+pub use rewrite_damaged::heal;
 pub use status::{LackingParityGroup, ParityStatus, VolumeParity};
 
 /// The class of encoding: no client waits for it.
@@ -184,7 +184,7 @@ pub struct Parity {
     /// Held while a replica is rebuilt: one that is wanted now waits for one at most.
     rebuilding: tokio::sync::Mutex<()>,
     /// Damaged replicas that are being mended.
-    healing: heal::Healing,
+    healing: rewrite_damaged::Healing,
     /// A permit for each buffer of ranges that are decoded.
     decoding: tokio::sync::Semaphore,
     /// Units that are looked at because a disk did not give them.
@@ -272,7 +272,7 @@ impl Parity {
             recording: tokio::sync::Mutex::default(),
             yielding: tokio::sync::Mutex::default(),
             rebuilding: tokio::sync::Mutex::default(),
-            healing: heal::Healing::default(),
+            healing: rewrite_damaged::Healing::default(),
             decoding: tokio::sync::Semaphore::new(decode::BUFFERS_MAX.into()),
             unreadable: Arc::new(tokio::sync::Semaphore::new(unreadable::LOOKS_MAX)),
             recent: recent::RecentReplicas::new(config.memory, config.patience),

@@ -13,7 +13,7 @@ use tracing::debug;
 
 use super::Parity;
 use super::decode::UnitReader;
-use super::heal::heal;
+use super::rewrite_damaged::heal;
 
 /// Decodes ranges of one replica that its group has all of. Opens nothing before it is asked.
 #[derive(Debug)]

@@ -20,8 +20,8 @@ use tracing::warn;
 use super::degraded::{decoded_as, unit_from};
 use super::mender::UnitMender;
 use super::{
-    Parity, ParityConfig, ParityStatus, changes, degraded, heal, kept, rebuild, records, rounds,
-    take_in, unattended, unreadable,
+    Parity, ParityConfig, ParityStatus, changes, degraded, kept, rebuild, records, rewrite_damaged,
+    rounds, take_in, unattended, unreadable,
 };
 
 /// Parity groups over the volumes of all stores of a process. Clones are the same.
@@ -185,7 +185,7 @@ impl Protection<StoreState> for ParityProtection {
         storage: StorageInfo,
         damage: Damage,
     ) {
-        heal::heal(&self.0, store, block, storage, damage);
+        rewrite_damaged::heal(&self.0, store, block, storage, damage);
     }
 
     fn heal_now<'a>(
@@ -193,7 +193,7 @@ impl Protection<StoreState> for ParityProtection {
         store: &'a Arc<StoreState>,
         block: &'a ExtendedBlock,
     ) -> BoxFuture<'a, bool> {
-        heal::heal_now(&self.0, store, block).boxed()
+        rewrite_damaged::heal_now(&self.0, store, block).boxed()
     }
 
     fn rebuild_first<'a>(

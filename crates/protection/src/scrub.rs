@@ -11,7 +11,7 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
 
-use super::heal::mend_or_tell;
+use super::rewrite_damaged::mend_or_tell;
 use super::sources::SourcePlace;
 use super::take_in::begins_with;
 use super::units::{kept_file, storage_of, unit_path};
