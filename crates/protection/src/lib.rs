@@ -40,7 +40,7 @@ mod encode;
 mod kept;
 mod listing;
 mod members;
-mod mender;
+mod mend_for_reader;
 mod protects;
 mod rebuild;
 mod recent;

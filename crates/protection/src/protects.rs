@@ -18,7 +18,7 @@ use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use tracing::warn;
 
 use super::degraded::{decoded_as, unit_from};
-use super::mender::UnitMender;
+use super::mend_for_reader::UnitMender;
 use super::{
     Parity, ParityConfig, ParityStatus, changes, degraded, kept, rebuild, records, rewrite_damaged,
     rounds, take_in, unattended, unreadable,
