@@ -14,7 +14,7 @@ use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
 use super::Parity;
-use super::recent::RecentKey;
+use super::bytes_until_encoded::RecentKey;
 use super::units::kept_file;
 
 /// Keeps what groups still need of the data of a replica on `volume`, whose data file is at `data`,

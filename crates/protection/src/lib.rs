@@ -32,6 +32,7 @@
 //!
 //! One [`Parity`] serves all stores of a process. It never holds its table across I/O.
 
+mod bytes_until_encoded;
 mod changes;
 mod damaged;
 mod decode;
@@ -43,7 +44,6 @@ mod members;
 mod mend_for_reader;
 mod protects;
 mod rebuild;
-mod recent;
 mod records;
 mod refusals;
 mod requests;
@@ -190,7 +190,7 @@ pub struct Parity {
     /// Units that are looked at because a disk did not give them.
     unreadable: Arc<tokio::sync::Semaphore>,
     /// New replicas that are in memory.
-    pub(crate) recent: recent::RecentReplicas,
+    pub(crate) recent: bytes_until_encoded::RecentReplicas,
     /// When a client wrote last.
     wrote: Mutex<Option<Instant>>,
     /// Bytes of members encoded since the process started: all, and those from memory.
@@ -275,7 +275,7 @@ impl Parity {
             healing: rewrite_damaged::Healing::default(),
             decoding: tokio::sync::Semaphore::new(decode::BUFFERS_MAX.into()),
             unreadable: Arc::new(tokio::sync::Semaphore::new(unreadable::LOOKS_MAX)),
-            recent: recent::RecentReplicas::new(config.memory, config.patience),
+            recent: bytes_until_encoded::RecentReplicas::new(config.memory, config.patience),
             wrote: Mutex::default(),
             encoded: Mutex::default(),
             waiting: Mutex::default(),
