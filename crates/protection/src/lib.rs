@@ -38,7 +38,7 @@ mod damaged;
 mod decode;
 mod degraded;
 mod encode;
-mod kept;
+mod kept_of_deleted;
 mod listing;
 mod members;
 mod mend_for_reader;
@@ -206,7 +206,7 @@ pub struct Parity {
     /// Directories of nodes that do not run here.
     unattended: RwLock<unattended::UnattendedDirs>,
     /// Since when groups have kept data of deleted replicas.
-    kept_since: Mutex<kept::KeptSince>,
+    kept_since: Mutex<kept_of_deleted::KeptSince>,
     /// Storages whose directory of groups could not be listed.
     unlisted: Mutex<HashSet<Arc<str>>>,
     /// How far a rebuild is.

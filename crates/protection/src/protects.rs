@@ -20,8 +20,8 @@ use tracing::warn;
 use super::degraded::{decoded_as, unit_from};
 use super::mend_for_reader::UnitMender;
 use super::{
-    Parity, ParityConfig, ParityStatus, changes, degraded, kept, rebuild, records, rewrite_damaged,
-    rounds, take_in, unattended, unreadable,
+    Parity, ParityConfig, ParityStatus, changes, degraded, kept_of_deleted, rebuild, records,
+    rewrite_damaged, rounds, take_in, unattended, unreadable,
 };
 
 /// Parity groups over the volumes of all stores of a process. Clones are the same.
@@ -157,7 +157,7 @@ impl Protection<StoreState> for ParityProtection {
         kind: StorageType,
         enough: &'a mut (dyn FnMut() -> bool + Send),
     ) -> BoxFuture<'a, ()> {
-        kept::make_room(&self.0, store, kind, enough).boxed()
+        kept_of_deleted::make_room(&self.0, store, kind, enough).boxed()
     }
 
     fn covers(&self, pool: &PoolId, id: i64, storage: &str, len: u64) -> Option<DecodedAs> {
