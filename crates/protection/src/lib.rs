@@ -32,9 +32,9 @@
 //!
 //! One [`Parity`] serves all stores of a process. It never holds its table across I/O.
 
+mod beyond_mending;
 mod bytes_until_encoded;
 mod changes;
-mod damaged;
 mod decode;
 mod degraded;
 mod encode;
@@ -200,7 +200,7 @@ pub struct Parity {
     /// Finalized replicas without parity, when they were counted last.
     unprotected: Mutex<status::UnprotectedCount>,
     /// Damaged replicas that no group can mend.
-    damaged: Mutex<damaged::DamagedReplicas>,
+    damaged: Mutex<beyond_mending::DamagedReplicas>,
     /// Volumes that take no files of groups for a while.
     troubles: Arc<troubles::Troubles>,
     /// Directories of nodes that do not run here.
