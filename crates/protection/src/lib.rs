@@ -49,9 +49,9 @@ mod refusals;
 mod requests;
 mod rewrite_damaged;
 mod rounds;
-mod scan;
 mod scrub;
 mod served;
+mod slow_scan;
 mod sources;
 mod status;
 mod take_in;
@@ -231,7 +231,7 @@ pub struct Parity {
     /// Requests that were carried out and whose files cannot be removed.
     stuck_requests: Mutex<HashMap<std::path::PathBuf, std::time::SystemTime>>,
     /// How far the scan is.
-    scan: Mutex<scan::GroupScan>,
+    scan: Mutex<slow_scan::GroupScan>,
     /// What was left for operators last.
     published: Mutex<ParityStatus>,
 }
