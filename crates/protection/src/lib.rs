@@ -49,7 +49,7 @@ mod refusals;
 mod requests;
 mod rewrite_damaged;
 mod rounds;
-mod scrub;
+mod scrub_on_request;
 mod served;
 mod slow_scan;
 mod sources;
