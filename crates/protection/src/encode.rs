@@ -15,7 +15,7 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use super::members::{
     NotEncoded, ParityCandidate, Source, clip, note_encoded, open_member, read_stride, take_check,
 };
-use super::sources::stamp;
+use super::read_units::stamp;
 use super::units::parity_file;
 use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity, STRIDE, records};

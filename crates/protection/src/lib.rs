@@ -44,6 +44,7 @@ mod listing;
 mod members;
 mod mend_for_reader;
 mod protects;
+mod read_units;
 mod rebuild;
 mod records;
 mod refusals;
@@ -52,7 +53,6 @@ mod rewrite_damaged;
 mod rounds;
 mod scrub_on_request;
 mod slow_scan;
-mod sources;
 mod status;
 mod take_in;
 #[cfg(test)]

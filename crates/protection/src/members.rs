@@ -12,7 +12,7 @@ use hayloft_store::inside::{BlockPoolSlice, FinalReplica, Pair, Pool};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 
 use super::changes::recent_key;
-use super::sources::stamp;
+use super::read_units::stamp;
 use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity, STRIDE};
 

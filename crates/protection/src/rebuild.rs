@@ -16,8 +16,8 @@ use tracing::{info, warn};
 
 use super::decode::UnitReader;
 use super::degraded::unit_of;
+use super::read_units::stamp;
 use super::rewrite_damaged::{decode_pair, write_unit};
-use super::sources::stamp;
 use super::units::{parity_file, storage_of, unit_len};
 use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity, REBUILDING, status};

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::decode::UnitReader;
-use super::sources::stamp;
+use super::read_units::stamp;
 use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity, STRIDE};
 

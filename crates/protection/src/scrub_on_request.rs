@@ -11,8 +11,8 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
 
+use super::read_units::SourcePlace;
 use super::rewrite_damaged::mend_or_tell;
-use super::sources::SourcePlace;
 use super::take_in::begins_with;
 use super::units::{kept_file, storage_of, unit_path};
 use super::volumes::{UnitPlace, answer};

@@ -23,7 +23,7 @@ use tracing::{debug, info};
 use super::degraded::{back_again, decoded_as, drop_undecodable, keep_degraded};
 use super::listing::Listed;
 use super::members::clip;
-use super::sources::{SourcePlace, open_source, stamp};
+use super::read_units::{SourcePlace, open_source, stamp};
 use super::units::{kept_file, parity_file, unit_path};
 use super::volumes::UnitPlace;
 use super::{Parity, STRIDE};

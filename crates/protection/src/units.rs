@@ -7,7 +7,7 @@ use hayloft_parity::{GroupFile, GroupRecord, MemberState, TableGroup};
 use hayloft_store::inside::{Pair, Slot};
 use hayloft_wire::ids::PoolId;
 
-use super::sources::SourcePlace;
+use super::read_units::SourcePlace;
 use super::volumes::UnitPlace;
 
 /// The storage of a unit.

@@ -15,7 +15,7 @@ use tracing::info;
 use super::{LOOK_WITHIN, Unattended, units_on};
 use crate::Parity;
 use crate::listing::{Listed, list_dir};
-use crate::sources::stamp_of;
+use crate::read_units::stamp_of;
 use crate::units::{kept_file, parity_file};
 
 /// A directory is looked at again after so long: another process may have changed it.
