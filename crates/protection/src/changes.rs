@@ -15,7 +15,7 @@ use tracing::warn;
 
 use super::Parity;
 use super::bytes_until_encoded::RecentKey;
-use super::units::kept_file;
+use super::unit_files::kept_file;
 
 /// Keeps what groups still need of the data of a replica on `volume`, whose data file is at `data`,
 /// before that file leaves its place or is cut. Where that fails, the unit is lost and the change

@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use super::Parity;
 use super::members::clip;
 use super::read_units::{SourcePlace, open_source};
-use super::units::{section_of, storage_of, unit_len, unit_path};
+use super::unit_files::{section_of, storage_of, unit_len, unit_path};
 
 /// Bytes of each unit that are read at a time, about: ranges grow to whole chunks and pieces.
 const RANGE_MAX: u64 = 1 << 20;

@@ -16,7 +16,7 @@ use super::members::{
     NotEncoded, ParityCandidate, Source, clip, note_encoded, open_member, read_stride, take_check,
 };
 use super::read_units::stamp;
-use super::units::parity_file;
+use super::unit_files::parity_file;
 use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity, STRIDE, records};
 

@@ -59,7 +59,7 @@ mod take_in;
 mod tests;
 mod troubles;
 mod unattended;
-mod units;
+mod unit_files;
 mod unreadable;
 mod volumes;
 

@@ -18,7 +18,7 @@ use super::decode::UnitReader;
 use super::degraded::unit_of;
 use super::read_units::stamp;
 use super::rewrite_damaged::{decode_pair, write_unit};
-use super::units::{parity_file, storage_of, unit_len};
+use super::unit_files::{parity_file, storage_of, unit_len};
 use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity, REBUILDING, status};
 

@@ -18,7 +18,7 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::ids::PoolId;
 use tracing::{debug, warn};
 
-use super::units::{kept_file, parity_file, section_of, unit_len};
+use super::unit_files::{kept_file, parity_file, section_of, unit_len};
 use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity};
 

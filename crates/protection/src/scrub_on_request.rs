@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 use super::read_units::SourcePlace;
 use super::rewrite_damaged::mend_or_tell;
 use super::take_in::begins_with;
-use super::units::{kept_file, storage_of, unit_path};
+use super::unit_files::{kept_file, storage_of, unit_path};
 use super::volumes::{UnitPlace, answer};
 use super::{Parity, records, status};
 

@@ -24,7 +24,7 @@ use super::degraded::{back_again, decoded_as, drop_undecodable, keep_degraded};
 use super::listing::Listed;
 use super::members::clip;
 use super::read_units::{SourcePlace, open_source, stamp};
-use super::units::{kept_file, parity_file, unit_path};
+use super::unit_files::{kept_file, parity_file, unit_path};
 use super::volumes::UnitPlace;
 use super::{Parity, STRIDE};
 

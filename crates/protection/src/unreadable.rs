@@ -8,7 +8,7 @@ use hayloft_parity::{MemberState, TableGroup, UnitRef};
 use hayloft_store::inside::{Slot, Volume};
 
 use super::Parity;
-use super::units::storage_of;
+use super::unit_files::storage_of;
 
 /// Units that are looked at at once; of others the next reader tells again.
 pub(super) const LOOKS_MAX: usize = 8;

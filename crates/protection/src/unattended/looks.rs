@@ -16,7 +16,7 @@ use super::{LOOK_WITHIN, Unattended, units_on};
 use crate::Parity;
 use crate::listing::{Listed, list_dir};
 use crate::read_units::stamp_of;
-use crate::units::{kept_file, parity_file};
+use crate::unit_files::{kept_file, parity_file};
 
 /// A directory is looked at again after so long: another process may have changed it.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
