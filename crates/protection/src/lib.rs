@@ -60,7 +60,7 @@ mod tests;
 mod troubles;
 mod unattended;
 mod unit_files;
-mod unreadable;
+mod unreadable_units;
 mod volumes;
 
 use std::collections::{HashMap, HashSet};
@@ -274,7 +274,7 @@ impl Parity {
             rebuilding: tokio::sync::Mutex::default(),
             healing: rewrite_damaged::Healing::default(),
             decoding: tokio::sync::Semaphore::new(decode::BUFFERS_MAX.into()),
-            unreadable: Arc::new(tokio::sync::Semaphore::new(unreadable::LOOKS_MAX)),
+            unreadable: Arc::new(tokio::sync::Semaphore::new(unreadable_units::LOOKS_MAX)),
             recent: bytes_until_encoded::RecentReplicas::new(config.memory, config.patience),
             wrote: Mutex::default(),
             encoded: Mutex::default(),

@@ -21,7 +21,7 @@ use super::degraded::{decoded_as, unit_from};
 use super::mend_for_reader::UnitMender;
 use super::{
     Parity, ParityConfig, ParityStatus, changes, degraded, kept_of_deleted, rebuild, records,
-    rewrite_damaged, rounds, take_in, unattended, unreadable,
+    rewrite_damaged, rounds, take_in, unattended, unreadable_units,
 };
 
 /// Parity groups over the volumes of all stores of a process. Clones are the same.
@@ -209,7 +209,7 @@ impl Protection<StoreState> for ParityProtection {
     }
 
     fn search_units<'a>(&'a self, volume: &'a Volume, rests: u32) -> BoxFuture<'a, usize> {
-        unreadable::search_units(&self.0, volume, rests).boxed()
+        unreadable_units::search_units(&self.0, volume, rests).boxed()
     }
 }
 
