@@ -40,7 +40,7 @@ mod decoded_file;
 mod degraded;
 mod encode;
 mod kept_of_deleted;
-mod listing;
+mod list_and_clean;
 mod members;
 mod mend_for_reader;
 mod protects;

@@ -21,7 +21,7 @@ use hayloft_wire::ids::PoolId;
 use tracing::{debug, info};
 
 use super::degraded::{back_again, decoded_as, drop_undecodable, keep_degraded};
-use super::listing::Listed;
+use super::list_and_clean::Listed;
 use super::members::clip;
 use super::read_units::{SourcePlace, open_source, stamp};
 use super::unit_files::{kept_file, parity_file, unit_path};

@@ -14,7 +14,7 @@ use tracing::info;
 
 use super::{LOOK_WITHIN, Unattended, units_on};
 use crate::Parity;
-use crate::listing::{Listed, list_dir};
+use crate::list_and_clean::{Listed, list_dir};
 use crate::read_units::stamp_of;
 use crate::unit_files::{kept_file, parity_file};
 
