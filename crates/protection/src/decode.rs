@@ -14,7 +14,7 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use tracing::{debug, warn};
 
 use super::Parity;
-use super::members::clip;
+use super::read_members::clip;
 use super::read_units::{SourcePlace, open_source};
 use super::unit_files::{section_of, storage_of, unit_len, unit_path};
 

@@ -12,7 +12,7 @@ use hayloft_parity::{
 use hayloft_store::inside::DIR_MODE;
 use hayloft_store::{StoreError, StoreErrorKind};
 
-use super::members::{
+use super::read_members::{
     NotEncoded, ParityCandidate, Source, clip, note_encoded, open_member, read_stride, take_check,
 };
 use super::read_units::stamp;

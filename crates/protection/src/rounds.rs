@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 
 use super::changes::recent_key;
 use super::encode::encode_group;
-use super::members::{NotEncoded, ParityCandidate};
+use super::read_members::{NotEncoded, ParityCandidate};
 use super::status::UnprotectedCount;
 use super::volumes::{DiskKey, UnitPlace};
 use super::{Parity, ParityRequest, Waiting, requests, status};

@@ -22,7 +22,7 @@ use tracing::{debug, info};
 
 use super::degraded::{back_again, decoded_as, drop_undecodable, keep_degraded};
 use super::list_and_clean::Listed;
-use super::members::clip;
+use super::read_members::clip;
 use super::read_units::{SourcePlace, open_source, stamp};
 use super::unit_files::{kept_file, parity_file, unit_path};
 use super::volumes::UnitPlace;
