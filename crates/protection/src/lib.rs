@@ -46,7 +46,7 @@ mod protects;
 mod read_members;
 mod read_units;
 mod rebuild;
-mod records;
+mod record_copies;
 mod refusals;
 mod requests;
 mod rewrite_damaged;

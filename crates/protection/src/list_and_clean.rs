@@ -15,7 +15,7 @@ use hayloft_wire::ids::PoolId;
 use tracing::{info, warn};
 
 use super::volumes::UnitPlace;
-use super::{Parity, records};
+use super::{Parity, record_copies};
 
 /// Names in the directory of a volume that are looked at; a group has a few.
 const NAMES_MAX: usize = 4 << 20;
@@ -84,7 +84,7 @@ pub fn list_dir(root: &Path) -> std::io::Result<Listed> {
                 _ => &mut heads,
             };
             let path = dir.join(&name);
-            match records::read_head(&path) {
+            match record_copies::read_head(&path) {
                 Ok(record) if record.id == group => {
                     into.insert(group, record);
                 }

@@ -20,7 +20,7 @@ use tracing::warn;
 use super::degraded::{decoded_as, unit_from};
 use super::mend_for_reader::UnitMender;
 use super::{
-    Parity, ParityConfig, ParityStatus, changes, degraded, kept_of_deleted, rebuild, records,
+    Parity, ParityConfig, ParityStatus, changes, degraded, kept_of_deleted, rebuild, record_copies,
     rewrite_damaged, rounds, take_in, unattended, unreadable_units,
 };
 
@@ -108,7 +108,7 @@ impl Protection<StoreState> for ParityProtection {
         store: &'a Arc<StoreState>,
         pool: &'a PoolId,
     ) -> BoxFuture<'a, ()> {
-        records::pool_removed(&self.0, store, pool).boxed()
+        record_copies::pool_removed(&self.0, store, pool).boxed()
     }
 
     fn can_do_without(&self, store: &StoreState, volume: &Volume) -> bool {

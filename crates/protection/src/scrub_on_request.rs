@@ -16,7 +16,7 @@ use super::rewrite_damaged::mend_or_tell;
 use super::take_in::begins_with;
 use super::unit_files::{kept_file, storage_of, unit_path};
 use super::volumes::{UnitPlace, answer};
-use super::{Parity, records, status};
+use super::{Parity, record_copies, status};
 
 impl Parity {
     /// Compares all groups with their checksums, one after the other; whether it came to the end,
@@ -77,7 +77,7 @@ impl Parity {
             let meta = place.volume.meta(IoClass::Scan);
             let sections: Vec<usize> = (0..record.members.len() + record.parity.len()).collect();
             let read = meta.run(hayloft_io::IoOp::Read, &path, move |path| {
-                records::read_copy(path, id, &sections)
+                record_copies::read_copy(path, id, &sections)
                     .map_err(|e| hayloft_io::IoError::from_std(hayloft_io::IoOp::Read, path, &e))
             });
             if let Err(error) = answer(&place, read).await {
