@@ -42,13 +42,13 @@ mod encode;
 mod kept_of_deleted;
 mod list_and_clean;
 mod mend_for_reader;
+mod operator_requests;
 mod protects;
 mod read_members;
 mod read_units;
 mod rebuild;
 mod record_copies;
 mod refusals;
-mod requests;
 mod rewrite_damaged;
 mod rounds;
 mod scrub_on_request;
@@ -78,10 +78,10 @@ use tokio::sync::Notify;
 
 #[cfg(test)]
 pub use changes::{before_change, recent_key};
-pub use protects::ParityProtection;
-pub use requests::ParityRequest;
+pub use operator_requests::ParityRequest;
 #[cfg(test)]
-pub use requests::answer_status;
+pub use operator_requests::answer_status;
+pub use protects::ParityProtection;
 #[cfg(test)]
 pub use rewrite_damaged::heal;
 pub use status::{LackingParityGroup, ParityStatus, VolumeParity};
