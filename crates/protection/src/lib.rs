@@ -39,6 +39,7 @@ mod decode;
 mod decoded_file;
 mod degraded;
 mod encode;
+mod found_at_start;
 mod kept_of_deleted;
 mod list_and_clean;
 mod mend_for_reader;
@@ -54,7 +55,6 @@ mod rounds;
 mod scrub_on_request;
 mod slow_scan;
 mod status;
-mod take_in;
 #[cfg(test)]
 mod tests;
 mod troubles;
@@ -212,7 +212,7 @@ pub struct Parity {
     /// How far a rebuild is.
     progress: Mutex<status::RebuildProgress>,
     /// What lies on the volumes of the stores that have come, until all have.
-    lists: Mutex<take_in::Lists>,
+    lists: Mutex<found_at_start::Lists>,
     /// All stores have come once, or those that have not were waited for.
     settled: AtomicBool,
     /// When the groups of a pool were known first.

@@ -20,8 +20,8 @@ use tracing::warn;
 use super::degraded::{decoded_as, unit_from};
 use super::mend_for_reader::UnitMender;
 use super::{
-    Parity, ParityConfig, ParityStatus, changes, degraded, kept_of_deleted, rebuild, record_copies,
-    rewrite_damaged, rounds, take_in, unattended, unreadable_units,
+    Parity, ParityConfig, ParityStatus, changes, degraded, found_at_start, kept_of_deleted,
+    rebuild, record_copies, rewrite_damaged, rounds, unattended, unreadable_units,
 };
 
 /// Parity groups over the volumes of all stores of a process. Clones are the same.
@@ -100,7 +100,7 @@ impl Protection<StoreState> for ParityProtection {
         store: &'a Arc<StoreState>,
         pool: &'a Arc<Pool>,
     ) -> BoxFuture<'a, ()> {
-        take_in::pool_loaded(&self.0, store, pool).boxed()
+        found_at_start::pool_loaded(&self.0, store, pool).boxed()
     }
 
     fn pool_removed<'a>(

@@ -11,9 +11,9 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
 
+use super::found_at_start::begins_with;
 use super::read_units::SourcePlace;
 use super::rewrite_damaged::mend_or_tell;
-use super::take_in::begins_with;
 use super::unit_files::{kept_file, storage_of, unit_path};
 use super::volumes::{UnitPlace, answer};
 use super::{Parity, record_copies, status};
