@@ -57,11 +57,11 @@ mod slow_scan;
 mod status;
 #[cfg(test)]
 mod tests;
-mod troubles;
 mod unattended;
 mod unit_files;
 mod unreadable_units;
 mod volumes;
+mod volumes_left_out;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -202,7 +202,7 @@ pub struct Parity {
     /// Damaged replicas that no group can mend.
     damaged: Mutex<beyond_mending::DamagedReplicas>,
     /// Volumes that take no files of groups for a while.
-    troubles: Arc<troubles::Troubles>,
+    troubles: Arc<volumes_left_out::Troubles>,
     /// Directories of nodes that do not run here.
     unattended: RwLock<unattended::UnattendedDirs>,
     /// Since when groups have kept data of deleted replicas.
@@ -281,7 +281,7 @@ impl Parity {
             waiting: Mutex::default(),
             unprotected: Mutex::default(),
             damaged: Mutex::default(),
-            troubles: Arc::new(troubles::Troubles::new(config.answer)),
+            troubles: Arc::new(volumes_left_out::Troubles::new(config.answer)),
             unattended: RwLock::default(),
             kept_since: Mutex::default(),
             unlisted: Mutex::default(),
