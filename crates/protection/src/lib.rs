@@ -49,7 +49,7 @@ mod read_members;
 mod read_units;
 mod rebuild;
 mod record_copies;
-mod refusals;
+mod refused_writes;
 mod rewrite_damaged;
 mod rounds;
 mod scrub_on_request;
