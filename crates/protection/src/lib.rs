@@ -34,7 +34,6 @@
 
 mod beyond_mending;
 mod bytes_until_encoded;
-mod changes;
 mod decode;
 mod decoded_file;
 mod degraded;
@@ -50,6 +49,7 @@ mod read_units;
 mod rebuild;
 mod record_copies;
 mod refused_writes;
+mod replica_changes;
 mod rewrite_damaged;
 mod rounds;
 mod scrub_on_request;
@@ -76,12 +76,12 @@ use hayloft_store::{ScanConfig, StoreError};
 use hayloft_wire::ids::PoolId;
 use tokio::sync::Notify;
 
-#[cfg(test)]
-pub use changes::{before_change, recent_key};
 pub use operator_requests::ParityRequest;
 #[cfg(test)]
 pub use operator_requests::answer_status;
 pub use protects::ParityProtection;
+#[cfg(test)]
+pub use replica_changes::{before_change, recent_key};
 #[cfg(test)]
 pub use rewrite_damaged::heal;
 pub use status::{LackingParityGroup, ParityStatus, VolumeParity};

@@ -20,8 +20,8 @@ use tracing::warn;
 use super::degraded::{decoded_as, unit_from};
 use super::mend_for_reader::UnitMender;
 use super::{
-    Parity, ParityConfig, ParityStatus, changes, degraded, found_at_start, kept_of_deleted,
-    rebuild, record_copies, rewrite_damaged, rounds, unattended, unreadable_units,
+    Parity, ParityConfig, ParityStatus, degraded, found_at_start, kept_of_deleted, rebuild,
+    record_copies, replica_changes, rewrite_damaged, rounds, unattended, unreadable_units,
 };
 
 /// Parity groups over the volumes of all stores of a process. Clones are the same.
@@ -124,16 +124,16 @@ impl Protection<StoreState> for ParityProtection {
     }
 
     fn keep_written(&self, live: &LiveReplica, data: &[Bytes]) -> Option<Vec<Bytes>> {
-        changes::note_write(&self.0);
-        changes::keep_written(&self.0, live, data)
+        replica_changes::note_write(&self.0);
+        replica_changes::keep_written(&self.0, live, data)
     }
 
     fn written(&self, live: &LiveReplica, offset: u64, data: &[Bytes]) {
-        changes::written(&self.0, live, offset, data);
+        replica_changes::written(&self.0, live, offset, data);
     }
 
     fn finalized(&self, live: &LiveReplica, len: u64) {
-        changes::finalized(&self.0, live, len);
+        replica_changes::finalized(&self.0, live, len);
     }
 
     fn before_change<'a>(
@@ -148,7 +148,7 @@ impl Protection<StoreState> for ParityProtection {
             ReplicaChange::Gone => MemberChange::Gone,
             ReplicaChange::Cut { len } => MemberChange::Cut { len },
         };
-        changes::before_change(&self.0, store, pool, at, data, change).boxed()
+        replica_changes::before_change(&self.0, store, pool, at, data, change).boxed()
     }
 
     fn make_room<'a>(

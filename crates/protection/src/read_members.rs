@@ -11,8 +11,8 @@ use hayloft_store::StoreError;
 use hayloft_store::inside::{BlockPoolSlice, FinalReplica, Pair, Pool};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 
-use super::changes::recent_key;
 use super::read_units::stamp;
+use super::replica_changes::recent_key;
 use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity, STRIDE};
 

@@ -13,9 +13,9 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::ids::PoolId;
 use tracing::{debug, info, warn};
 
-use super::changes::recent_key;
 use super::encode::encode_group;
 use super::read_members::{NotEncoded, ParityCandidate};
+use super::replica_changes::recent_key;
 use super::status::UnprotectedCount;
 use super::volumes::{DiskKey, UnitPlace};
 use super::{Parity, ParityRequest, Waiting, operator_requests, status};
