@@ -32,6 +32,7 @@
 //!
 //! One [`Parity`] serves all stores of a process. It never holds its table across I/O.
 
+mod answers_to_store;
 mod beyond_mending;
 mod bytes_until_encoded;
 mod decode;
@@ -43,7 +44,6 @@ mod kept_of_deleted;
 mod list_and_clean;
 mod mend_for_reader;
 mod operator_requests;
-mod protects;
 mod read_members;
 mod read_units;
 mod rebuild;
@@ -76,10 +76,10 @@ use hayloft_store::{ScanConfig, StoreError};
 use hayloft_wire::ids::PoolId;
 use tokio::sync::Notify;
 
+pub use answers_to_store::ParityProtection;
 pub use operator_requests::ParityRequest;
 #[cfg(test)]
 pub use operator_requests::answer_status;
-pub use protects::ParityProtection;
 #[cfg(test)]
 pub use replica_changes::{before_change, recent_key};
 #[cfg(test)]
