@@ -3,7 +3,7 @@
 //! there. They are read without the lock of the directory and compared with their checksums, since
 //! another process may use it. Nothing is written there.
 
-mod looks;
+mod find_directories;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
