@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 use std::sync::Mutex;
 
 use hayloft_io::locks;
-use hayloft_node::log_levels::{self, LogLevels};
+use hayloft_node::daemonlog::{self, LogLevels};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, reload};

@@ -13,10 +13,10 @@
 
 pub mod activity;
 pub mod daemon;
+pub mod daemonlog;
 mod http;
 pub mod identity;
 pub mod ipc;
-pub mod log_levels;
 pub mod memory;
 pub mod namenode;
 pub mod outliers;

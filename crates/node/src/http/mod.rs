@@ -54,8 +54,8 @@ use hayloft_protection::ParityStatus;
 use hayloft_rpc::server::RpcStats;
 use hayloft_store::{Store, VolumeReport};
 
+use crate::daemonlog;
 use crate::identity::Identity;
-use crate::log_levels;
 use crate::namenode::ActorInfo;
 use crate::outliers::OutlierReports;
 use crate::xceiver::XceiverStats;
@@ -238,7 +238,7 @@ async fn log_level(State(host): Web, RawQuery(query): RawQuery) -> Response {
     }
     let log = parameter(query.as_deref(), "log");
     let level = parameter(query.as_deref(), "level");
-    let page = pages::log_level(log_levels::installed(), log.as_deref(), level.as_deref());
+    let page = pages::log_level(daemonlog::installed(), log.as_deref(), level.as_deref());
     text("text/html;charset=utf-8", page)
 }
 

@@ -7,7 +7,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::patterns;
-use crate::log_levels::{self, LogLevels};
+use crate::daemonlog::{self, LogLevels};
 
 /// What stands for a secret.
 const REDACTED: &str = "<redacted>";
