@@ -9,8 +9,8 @@ use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::DatanodeId;
 use tracing::{debug, info};
 
+use super::calls_to_holders::{PeerError, Peers};
 use super::order::{Group, Order, Whole};
-use super::peers::{PeerError, Peers};
 use super::rules::{
     Answer, ContiguousPlan, Replica, StripedPlan, Unrecoverable, plan_contiguous, plan_striped,
 };

@@ -15,13 +15,13 @@
 //! Nothing is kept of a recovery that fails. The NameNode sends a new order with a higher recovery
 //! id when the old one's time is over. Participants refuse what is older than they have seen.
 
+mod calls_to_holders;
 mod command;
 mod lead;
 #[cfg(test)]
 mod lead_tests;
 mod order;
 pub(crate) mod participant;
-mod peers;
 mod rules;
 #[cfg(test)]
 mod rules_tests;
