@@ -14,8 +14,8 @@ use hayloft_wire::proto::interdatanode::{
     UpdateReplicaUnderRecoveryResponse,
 };
 
-use super::participant;
 use super::rules::Replica;
+use super::when_another_leads;
 use crate::ipc::host::Host;
 use hayloft_conf::keys;
 use hayloft_rpc::{INTER_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions};
@@ -139,7 +139,7 @@ impl Peers for Network {
         recovery_id: u64,
     ) -> Result<Option<Replica>, PeerError> {
         if self.is_self(at) {
-            let found = participant::init(self.host.as_ref(), block, recovery_id).await?;
+            let found = when_another_leads::init(self.host.as_ref(), block, recovery_id).await?;
             return Ok(found.map(|info| Replica {
                 block: info.block,
                 state: info.original_state,
@@ -194,7 +194,8 @@ impl Peers for Network {
         if self.is_self(at) {
             let host = self.host.as_ref();
             let storage =
-                participant::update(host, block, recovery_id, new_block_id, new_length).await?;
+                when_another_leads::update(host, block, recovery_id, new_block_id, new_length)
+                    .await?;
             return Ok(storage);
         }
         let request = UpdateReplicaUnderRecoveryRequest {

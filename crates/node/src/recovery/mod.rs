@@ -21,9 +21,9 @@ mod lead;
 #[cfg(test)]
 mod lead_tests;
 mod order;
-pub(crate) mod participant;
 mod rules;
 #[cfg(test)]
 mod rules_tests;
+pub(crate) mod when_another_leads;
 
 pub use command::BlockRecovery;
