@@ -16,7 +16,6 @@
 //! id when the old one's time is over. Participants refuse what is older than they have seen.
 
 mod calls_to_holders;
-mod command;
 mod lead;
 #[cfg(test)]
 mod lead_tests;
@@ -24,6 +23,7 @@ mod order;
 mod rules;
 #[cfg(test)]
 mod rules_tests;
+mod waiting_orders;
 pub(crate) mod when_another_leads;
 
-pub use command::BlockRecovery;
+pub use waiting_orders::BlockRecovery;
