@@ -10,7 +10,7 @@ use hayloft_wire::proto::hdfs::DatanodeId;
 use tracing::{debug, info};
 
 use super::calls_to_holders::{PeerError, Peers};
-use super::order::{Group, Order, Whole};
+use super::check_order::{Group, Order, Whole};
 use super::rules::{
     Answer, ContiguousPlan, Replica, StripedPlan, Unrecoverable, plan_contiguous, plan_striped,
 };

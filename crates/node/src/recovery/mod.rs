@@ -16,10 +16,10 @@
 //! id when the old one's time is over. Participants refuse what is older than they have seen.
 
 mod calls_to_holders;
+mod check_order;
 mod lead;
 #[cfg(test)]
 mod lead_tests;
-mod order;
 mod rules;
 #[cfg(test)]
 mod rules_tests;

@@ -9,8 +9,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, info, warn};
 
 use super::calls_to_holders::Network;
+use super::check_order::Order;
 use super::lead::{RecoveryError, recover};
-use super::order::Order;
 use crate::ipc::host::Host;
 
 /// Recoveries that run at the same time.
