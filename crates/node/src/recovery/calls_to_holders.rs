@@ -14,7 +14,7 @@ use hayloft_wire::proto::interdatanode::{
     UpdateReplicaUnderRecoveryResponse,
 };
 
-use super::rules::Replica;
+use super::which_replicas_stay::Replica;
 use super::when_another_leads;
 use crate::ipc::host::Host;
 use hayloft_conf::keys;

@@ -11,7 +11,7 @@ use tracing::{debug, info};
 
 use super::calls_to_holders::{PeerError, Peers};
 use super::check_order::{Group, Order, Whole};
-use super::rules::{
+use super::which_replicas_stay::{
     Answer, ContiguousPlan, Replica, StripedPlan, Unrecoverable, plan_contiguous, plan_striped,
 };
 use hayloft_rpc::RpcError;

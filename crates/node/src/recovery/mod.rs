@@ -20,7 +20,7 @@ mod check_order;
 mod lead;
 #[cfg(test)]
 mod lead_tests;
-mod rules;
+mod which_replicas_stay;
 #[cfg(test)]
 mod rules_tests;
 mod waiting_orders;
