@@ -20,7 +20,7 @@ use tracing::info;
 
 use hayloft_wire::rpc::names;
 
-use super::configure;
+use super::reconfiguration_protocol;
 use super::context::{Context, decode, impossible};
 use super::users::short_name;
 use hayloft_conf::HostPort;
@@ -65,7 +65,7 @@ pub(super) async fn call(
             administer(cx, method, request).await
         }
         "startReconfiguration" | "getReconfigurationStatus" | "listReconfigurableProperties" => {
-            configure::call(cx, caller, method, request).await
+            reconfiguration_protocol::call(cx, caller, method, request).await
         }
         _ => Err(RpcFault::no_such_method(
             names::CLIENT_DATANODE_PROTOCOL.name,

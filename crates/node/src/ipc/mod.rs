@@ -12,7 +12,7 @@
 //!
 
 mod client_datanode;
-mod configure;
+mod reconfiguration_protocol;
 mod context;
 pub mod host;
 mod inter_datanode;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hayloft_wire::rpc::names;
 
 use super::context::Context;
-use super::{client_datanode, configure, inter_datanode};
+use super::{client_datanode, reconfiguration_protocol, inter_datanode};
 use hayloft_rpc::server::Service;
 use hayloft_rpc::server::fault::RpcFault;
 use hayloft_rpc::server::{Caller, RpcCall};
@@ -37,7 +37,7 @@ impl Service for Context {
                 client_datanode::call(self, &call.caller, method, request).await
             }
             names::INTER_DATANODE_PROTOCOL => inter_datanode::call(self, method, request).await,
-            _ => configure::call(self, &call.caller, method, request).await,
+            _ => reconfiguration_protocol::call(self, &call.caller, method, request).await,
         }
     }
 }
