@@ -9,7 +9,7 @@ use hayloft_wire::ids::IdError;
 use hayloft_wire::schema::WireMessage;
 
 use super::host::Host;
-use super::reconfiguration::Reconfiguration;
+use super::apply_changed_keys::Reconfiguration;
 use super::users::Users;
 
 /// What the methods work with.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `protocols` | which protocols are served |
 //! | `client_datanode`, `inter_datanode`, `configure` | their methods |
-//! | [`reconfiguration`] | taking over changed configuration files |
+//! | [`apply_changed_keys`] | taking over changed configuration files |
 //! | `context` | what the methods share |
 //! | `users` | who may do what |
 //! | [`host`] | what all this needs of the node around it |
@@ -17,7 +17,7 @@ mod context;
 pub mod host;
 mod inter_datanode;
 mod protocols;
-pub mod reconfiguration;
+pub mod apply_changed_keys;
 mod users;
 
 use std::sync::Arc;

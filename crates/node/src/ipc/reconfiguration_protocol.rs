@@ -12,7 +12,7 @@ use hayloft_wire::proto::reconfiguration::{
 use hayloft_wire::rpc::names;
 
 use super::context::{Context, decode};
-use super::reconfiguration;
+use super::apply_changed_keys;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;
 
@@ -38,7 +38,7 @@ pub(super) async fn call(
             decode::<ListReconfigurablePropertiesRequest>(request)?;
             cx.users.require_superuser(caller).await?;
             Ok(frame::delimited(&ListReconfigurablePropertiesResponse {
-                name: reconfiguration::properties(),
+                name: apply_changed_keys::properties(),
             }))
         }
         _ => Err(RpcFault::no_such_method(
