@@ -16,7 +16,7 @@ mod reconfiguration_protocol;
 mod context;
 pub mod host;
 mod inter_datanode;
-mod protocols;
+mod served_protocols;
 pub mod apply_changed_keys;
 mod users;
 
