@@ -22,7 +22,7 @@ use hayloft_wire::rpc::names;
 
 use super::reconfiguration_protocol;
 use super::context::{Context, decode, impossible};
-use super::users::short_name;
+use super::permissions::short_name;
 use hayloft_conf::HostPort;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;

@@ -10,7 +10,7 @@ use hayloft_wire::schema::WireMessage;
 
 use super::host::Host;
 use super::apply_changed_keys::Reconfiguration;
-use super::users::Users;
+use super::permissions::Users;
 
 /// What the methods work with.
 pub(super) struct Context {

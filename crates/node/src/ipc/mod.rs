@@ -18,7 +18,7 @@ pub mod host;
 mod inter_datanode;
 mod served_protocols;
 pub mod apply_changed_keys;
-mod users;
+mod permissions;
 
 use std::sync::Arc;
 use std::time::Duration;
