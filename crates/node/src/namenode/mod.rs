@@ -33,7 +33,7 @@ mod handshake;
 mod heartbeat;
 mod ibr;
 mod inventory;
-mod life;
+mod actor_loops;
 mod lifeline;
 mod order;
 mod pool;

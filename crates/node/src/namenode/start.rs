@@ -11,7 +11,7 @@ use super::actor::{Actor, End};
 use super::commands::Commander;
 use super::pool::PoolService;
 use super::service_side::NodeSide;
-use super::{life, order};
+use super::{actor_loops, order};
 use hayloft_conf::{NameNodeAddr, NameService};
 
 /// Names actors in logs and claims; never used twice in a process.
@@ -43,7 +43,7 @@ fn add_actor(service: &Arc<PoolService>, addr: NameNodeAddr) {
     let node = Arc::clone(&service.node);
     let service = Arc::clone(service);
     let serving = async move {
-        let end = unbroken("NameNode", || life::run(&actor, &service)).await;
+        let end = unbroken("NameNode", || actor_loops::run(&actor, &service)).await;
         if let End::Refused(reason) = &end {
             tracing::error!(
                 namenode = actor.address,
