@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::actor::{Actor, End, Phase};
+use super::actor_news::{Actor, End, Phase};
 use super::handshake::handshake;
 use super::pool::PoolService;
 use super::{block_report, error_reports, heartbeat, ibr, lifeline, settings};

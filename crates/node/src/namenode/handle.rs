@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use super::actor::Phase;
+use super::actor_news::Phase;
 use super::error_reports::ErrorReport;
 use super::pool::PoolService;
 use super::service_side::NodeSide;
@@ -391,7 +391,7 @@ impl NameNodes {
 
 fn infos(service: &PoolService) -> Vec<ActorInfo> {
     let pool = service.pool();
-    let info = |actor: &Arc<super::actor::Actor>| {
+    let info = |actor: &Arc<super::actor_news::Actor>| {
         let (phase, ha, heard) = {
             let state = actor.state();
             (state.phase, state.ha, state.heard)

@@ -11,7 +11,7 @@ use hayloft_wire::proto::hdfs::{self, DatanodeStorage, StorageState};
 use hayloft_wire::proto::hdfs_server::NnHaState;
 use tokio::time::Instant;
 
-use super::actor::{Actor, End};
+use super::actor_news::{Actor, End};
 use super::handshake::handshake;
 use super::order::Order;
 use super::pool::PoolService;

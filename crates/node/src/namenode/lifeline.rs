@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hayloft_wire::proto::datanode::LifelineResponse;
 use tokio::time::Instant;
 
-use super::actor::Actor;
+use super::actor_news::Actor;
 use super::pool::PoolService;
 use super::{heartbeat, settings};
 use crate::activity::Timed;

@@ -23,7 +23,7 @@
 //! | `inventory`, `work` | what the store and the rest of the node do for them |
 
 mod active_namenode;
-mod actor;
+mod actor_news;
 mod block_report;
 mod commands;
 mod error_reports;
@@ -47,6 +47,6 @@ mod work;
 #[cfg(test)]
 mod tests;
 
-pub use actor::Phase;
+pub use actor_news::Phase;
 pub use handle::{ActorInfo, NameNodes, NameNodesParts};
 pub use work::{NodeLoad, NodeWork, Targets};

@@ -9,7 +9,7 @@ use hayloft_wire::proto::datanode::DatanodeRegistration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::actor::{Actor, Phase};
+use super::actor_news::{Actor, Phase};
 use super::error_reports::ErrorReport;
 use super::order::Order;
 use super::registration::Namespace;

@@ -7,7 +7,7 @@ use hayloft_io::unbroken;
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
-use super::actor::{Actor, End};
+use super::actor_news::{Actor, End};
 use super::commands::Commander;
 use super::pool::PoolService;
 use super::service_side::NodeSide;

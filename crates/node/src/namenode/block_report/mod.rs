@@ -16,7 +16,7 @@ use hayloft_wire::report::{self as wire_report, ReportEncoder};
 use tokio::time::Instant;
 
 use crate::activity::Timed;
-use crate::namenode::actor::Actor;
+use crate::namenode::actor_news::Actor;
 use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::inventory::Inventory;
 use crate::namenode::order::Order;

@@ -16,7 +16,7 @@ use hayloft_wire::proto::datanode::{
 use tokio::time::Instant;
 
 use crate::activity::Timed;
-use crate::namenode::actor::Actor;
+use crate::namenode::actor_news::Actor;
 use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::pool::PoolService;
 use crate::namenode::settings;
