@@ -22,7 +22,7 @@ use super::actor_news::Phase;
 use super::error_reports::ErrorReport;
 use super::pool::PoolService;
 use super::service_side::NodeSide;
-use super::start;
+use super::start_actors;
 use super::work::NodeWork;
 use crate::activity::NodeActivity;
 use crate::identity::Identity;
@@ -151,10 +151,10 @@ impl NameNodes {
         });
         for new in &wanted {
             if let Some(service) = services.iter().find(|service| service.name == new.id) {
-                start::refresh(service, &new.namenodes);
+                start_actors::refresh(service, &new.namenodes);
                 continue;
             }
-            let service = start::start(new, &self.0.node);
+            let service = start_actors::start(new, &self.0.node);
             services.push(Arc::clone(&service));
             self.0.living.send_modify(|living| *living += 1);
             let watch = self.clone().watch_end(service);

@@ -40,7 +40,7 @@ mod pool;
 mod registration;
 mod service_side;
 mod settings;
-mod start;
+mod start_actors;
 mod version;
 mod work;
 
