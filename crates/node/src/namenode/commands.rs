@@ -16,7 +16,7 @@ use tokio::sync::{RwLock, Semaphore, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::order::Order;
+use super::queued_command::Order;
 use super::pool::PoolService;
 use super::work::NodeWork;
 use crate::activity::{Count, Timed};

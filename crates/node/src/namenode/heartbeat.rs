@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::actor_news::{Actor, End};
 use super::handshake::handshake;
-use super::order::Order;
+use super::queued_command::Order;
 use super::pool::PoolService;
 use super::registration::demands_tokens;
 use super::service_side::NodeSide;

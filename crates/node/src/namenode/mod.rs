@@ -35,7 +35,7 @@ mod ibr;
 mod inventory;
 mod actor_loops;
 mod lifeline;
-mod order;
+mod queued_command;
 mod pool;
 mod registration;
 mod service_side;

@@ -11,7 +11,7 @@ use super::actor_news::{Actor, End};
 use super::commands::Commander;
 use super::pool::PoolService;
 use super::service_side::NodeSide;
-use super::{actor_loops, order};
+use super::{actor_loops, queued_command};
 use hayloft_conf::{NameNodeAddr, NameService};
 
 /// Names actors in logs and claims; never used twice in a process.
@@ -19,7 +19,7 @@ static NEXT_ACTOR: AtomicU64 = AtomicU64::new(1);
 
 /// Starts the actors of `service`.
 pub(super) fn start(service: &NameService, node: &Arc<NodeSide>) -> Arc<PoolService> {
-    let (orders, queue) = mpsc::channel(order::QUEUE);
+    let (orders, queue) = mpsc::channel(queued_command::QUEUE);
     let started = Arc::new(PoolService::new(service, node, orders));
     if let Some(work) = node.work.get() {
         let commander = Commander::new(Arc::clone(&started), Arc::clone(work));

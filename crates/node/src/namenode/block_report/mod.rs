@@ -19,7 +19,7 @@ use crate::activity::Timed;
 use crate::namenode::actor_news::Actor;
 use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::inventory::Inventory;
-use crate::namenode::order::Order;
+use crate::namenode::queued_command::Order;
 use crate::namenode::pool::PoolService;
 use crate::namenode::{ibr, settings};
 use hayloft_conf::keys;
