@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::actor_news::{Actor, End, Phase};
 use super::handshake::handshake;
-use super::pool::PoolService;
+use super::pool_service::PoolService;
 use super::{block_report, error_reports, heartbeat, ibr, lifeline, settings};
 use hayloft_rpc::Trouble;
 

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::queued_command::Order;
-use super::pool::PoolService;
+use super::pool_service::PoolService;
 use super::work::NodeWork;
 use crate::activity::{Count, Timed};
 use hayloft_conf::keys;

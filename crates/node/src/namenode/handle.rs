@@ -20,7 +20,7 @@ use tracing::Instrument as _;
 
 use super::actor_news::Phase;
 use super::error_reports::ErrorReport;
-use super::pool::PoolService;
+use super::pool_service::PoolService;
 use super::service_side::NodeSide;
 use super::start_actors;
 use super::work::NodeWork;

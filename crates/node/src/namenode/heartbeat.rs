@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::actor_news::{Actor, End};
 use super::handshake::handshake;
 use super::queued_command::Order;
-use super::pool::PoolService;
+use super::pool_service::PoolService;
 use super::registration::demands_tokens;
 use super::service_side::NodeSide;
 use super::settings;

@@ -36,7 +36,7 @@ mod inventory;
 mod actor_loops;
 mod lifeline;
 mod queued_command;
-mod pool;
+mod pool_service;
 mod registration;
 mod service_side;
 mod settings;

@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 
 use super::actor_news::{Actor, End};
 use super::commands::Commander;
-use super::pool::PoolService;
+use super::pool_service::PoolService;
 use super::service_side::NodeSide;
 use super::{actor_loops, queued_command};
 use hayloft_conf::{NameNodeAddr, NameService};

@@ -20,7 +20,7 @@ use crate::namenode::actor_news::Actor;
 use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::inventory::Inventory;
 use crate::namenode::queued_command::Order;
-use crate::namenode::pool::PoolService;
+use crate::namenode::pool_service::PoolService;
 use crate::namenode::{ibr, settings};
 use hayloft_conf::keys;
 use hayloft_rpc::RpcError;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::activity::Timed;
 use crate::namenode::actor_news::Actor;
 use crate::namenode::heartbeat::wire_storage;
-use crate::namenode::pool::PoolService;
+use crate::namenode::pool_service::PoolService;
 use crate::namenode::settings;
 use hayloft_conf::keys;
 use hayloft_rpc::RpcError;
