@@ -27,7 +27,7 @@ mod actor_news;
 mod block_report;
 mod commands;
 mod error_reports;
-mod events;
+mod store_events;
 mod handle;
 mod handshake;
 mod heartbeat;
