@@ -15,7 +15,7 @@ use super::actor_news::{Actor, End};
 use super::handshake::handshake;
 use super::queued_command::Order;
 use super::pool_service::PoolService;
-use super::registration::demands_tokens;
+use super::registration_checks::demands_tokens;
 use super::service_side::NodeSide;
 use super::settings;
 use crate::activity::Timed;

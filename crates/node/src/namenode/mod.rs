@@ -37,7 +37,7 @@ mod actor_loops;
 mod lifeline;
 mod queued_command;
 mod pool_service;
-mod registration;
+mod registration_checks;
 mod service_side;
 mod settings;
 mod start_actors;

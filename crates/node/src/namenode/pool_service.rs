@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::actor_news::{Actor, Phase};
 use super::error_reports::ErrorReport;
 use super::queued_command::Order;
-use super::registration::Namespace;
+use super::registration_checks::Namespace;
 use super::service_side::NodeSide;
 use crate::namenode::active_namenode::{ActiveNameNode, ClaimChange};
 use hayloft_conf::NameService;
