@@ -28,7 +28,7 @@ mod block_report;
 mod commands;
 mod error_reports;
 mod store_events;
-mod handle;
+mod for_the_node;
 mod handshake;
 mod heartbeat;
 mod ibr;
@@ -48,5 +48,5 @@ mod work;
 mod tests;
 
 pub use actor_news::Phase;
-pub use handle::{ActorInfo, NameNodes, NameNodesParts};
+pub use for_the_node::{ActorInfo, NameNodes, NameNodesParts};
 pub use work::{NodeLoad, NodeWork, Targets};
