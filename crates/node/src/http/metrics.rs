@@ -8,7 +8,7 @@ use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::exposition::Exposition;
-use super::{WebHost, activity_metrics, beans};
+use super::{WebHost, activity_metrics, jmx_state_beans};
 use crate::memory::resident_bytes;
 use crate::xceiver::Activity;
 
@@ -40,7 +40,7 @@ fn node(text: &mut Exposition, host: &dyn WebHost) {
         "Memory of the process in RAM.",
         resident,
     );
-    let (capacity, used, remaining) = beans::space(host);
+    let (capacity, used, remaining) = jmx_state_beans::space(host);
     text.one(
         ("capacity_bytes", "gauge"),
         "Capacity as NameNodes hear it.",

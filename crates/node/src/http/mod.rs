@@ -22,7 +22,7 @@
 mod activity_beans;
 mod activity_metrics;
 mod attributes;
-mod beans;
+mod jmx_state_beans;
 mod cached;
 mod exposition;
 mod jmx;
@@ -193,7 +193,7 @@ async fn jmx(State(host): Web, RawQuery(query): RawQuery) -> Response {
         parameter(query.as_deref(), "get"),
         parameter(query.as_deref(), "qry"),
     );
-    let answer = jmx::answer(beans::all(&*host), get.as_deref(), pattern.as_deref());
+    let answer = jmx::answer(jmx_state_beans::all(&*host), get.as_deref(), pattern.as_deref());
     let (status, body) = answer;
     let mut response = text("application/json; charset=utf8", body);
     *response.status_mut() = status;

@@ -6,7 +6,7 @@ use hayloft_io::disk::{DiskStats, Slowest};
 use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
-use super::super::{WebHost, beans};
+use super::super::{WebHost, jmx_state_beans};
 use super::averages::slow_classes;
 use super::finding::Finding;
 use super::units::bytes;
@@ -46,7 +46,7 @@ pub(super) fn findings(
         all.extend(slow_classes(host.periods(), host.uptime(), name, stats));
     }
     let mut slow = of_outliers(&host.slow());
-    slow.extend(of_space(beans::space(host)));
+    slow.extend(of_space(jmx_state_beans::space(host)));
     slow.extend(of_trash(&host.store().held_by_upgrades()));
     all.extend(slow.into_iter().map(Finding::slow));
     all.sort_by_key(|finding| std::cmp::Reverse(finding.gravity));
