@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::jmx::Bean;
-use super::{WebHost, activity_beans};
+use super::{WebHost, jmx_count_beans};
 use crate::identity::SOFTWARE_VERSION;
 use crate::xceiver::Activity;
 
@@ -25,7 +25,7 @@ pub fn all(host: &dyn WebHost) -> Vec<Bean> {
         dataset_by_uuid(host, numbers),
     );
     let mut beans = vec![info(host), by_name, by_uuid, memory()];
-    beans.extend(activity_beans::all(host));
+    beans.extend(jmx_count_beans::all(host));
     let times = host.store().volume_times();
     beans.extend(times.iter().map(|times| {
         let path = times.path.display().to_string();

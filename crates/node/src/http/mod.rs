@@ -19,7 +19,7 @@
 //!
 //! Its threads serve nothing else, so that no request takes one from the data path.
 
-mod activity_beans;
+mod jmx_count_beans;
 mod activity_metrics;
 mod attributes;
 mod jmx_state_beans;
