@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::WebHost;
-use super::attributes::Attributes;
+use super::jmx_attributes::Attributes;
 use super::jmx::Bean;
 use crate::activity::{Count, MeanUnit, NodeActivity, Timed};
 use crate::xceiver::Activity;

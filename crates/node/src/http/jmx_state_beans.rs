@@ -8,7 +8,7 @@ use hayloft_store::VolumeReport;
 use hayloft_wire::proto::hdfs_server::NnHaState;
 use serde_json::{Value, json};
 
-use super::attributes::Attributes;
+use super::jmx_attributes::Attributes;
 use super::jmx::Bean;
 use super::{WebHost, jmx_count_beans};
 use crate::identity::SOFTWARE_VERSION;

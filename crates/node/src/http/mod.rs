@@ -21,7 +21,7 @@
 
 mod jmx_count_beans;
 mod activity_metrics;
-mod attributes;
+mod jmx_attributes;
 mod jmx_state_beans;
 mod cached;
 mod exposition;
