@@ -27,7 +27,7 @@ mod cached;
 mod exposition;
 mod jmx;
 mod logs;
-mod metrics;
+mod prom_state;
 mod page;
 mod pages;
 mod patience;
@@ -211,7 +211,7 @@ async fn jmx(State(host): Web, RawQuery(query): RawQuery) -> Response {
 
 async fn prom(State(host): Web) -> Response {
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    text(kind, metrics::exposition(&*host))
+    text(kind, prom_state::exposition(&*host))
 }
 
 async fn conf(State(host): Web, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {

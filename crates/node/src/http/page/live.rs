@@ -12,7 +12,7 @@ use hayloft_store::HeldByUpgrades;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::super::metrics::parity_states;
+use super::super::prom_state::parity_states;
 use super::super::{WebHost, jmx_state_beans};
 use super::averages::sum;
 use super::finding::Finding;
