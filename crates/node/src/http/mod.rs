@@ -20,7 +20,7 @@
 //! Its threads serve nothing else, so that no request takes one from the data path.
 
 mod jmx_count_beans;
-mod activity_metrics;
+mod prom_counts;
 mod jmx_attributes;
 mod jmx_state_beans;
 mod cached;

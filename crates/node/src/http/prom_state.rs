@@ -8,7 +8,7 @@ use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::exposition::Exposition;
-use super::{WebHost, activity_metrics, jmx_state_beans};
+use super::{WebHost, prom_counts, jmx_state_beans};
 use crate::memory::resident_bytes;
 use crate::xceiver::Activity;
 
@@ -16,7 +16,7 @@ use crate::xceiver::Activity;
 pub fn exposition(host: &dyn WebHost) -> String {
     let mut text = Exposition::default();
     node(&mut text, host);
-    activity_metrics::add(&mut text, host);
+    prom_counts::add(&mut text, host);
     volumes(&mut text, host);
     upgrades(&mut text, host);
     volume_errors(&mut text, host);
