@@ -24,7 +24,7 @@ mod prom_counts;
 mod jmx_attributes;
 mod jmx_state_beans;
 mod cached;
-mod exposition;
+mod prom_text;
 mod jmx;
 mod logs;
 mod prom_state;

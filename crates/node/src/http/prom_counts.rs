@@ -1,7 +1,7 @@
 //! What was done and what it took, for `/prom`.
 
 use super::WebHost;
-use super::exposition::Exposition;
+use super::prom_text::Exposition;
 use crate::activity::{BOUNDS_NANOS, Count, OpKind, Part, Timed};
 
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds as seconds")]

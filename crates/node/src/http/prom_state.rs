@@ -7,7 +7,7 @@ use hayloft_io::{IoClass, Means, services_broken};
 use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
-use super::exposition::Exposition;
+use super::prom_text::Exposition;
 use super::{WebHost, prom_counts, jmx_state_beans};
 use crate::memory::resident_bytes;
 use crate::xceiver::Activity;
