@@ -251,6 +251,6 @@ fn memory() -> Bean {
     of.set("MemNonHeapMaxM", -1.0);
     of.set("GcCount", 0);
     of.set("GcTimeMillis", 0);
-    of.set("ThreadsRunnable", super::pages::threads().len());
+    of.set("ThreadsRunnable", super::conf_stacks_loglevel::threads().len());
     of.bean("JvmMetrics")
 }

@@ -15,7 +15,7 @@ use axum::extract::{Path as UrlPath, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
-use super::{Web, pages, percent, refused, text};
+use super::{Web, conf_stacks_loglevel, percent, refused, text};
 
 /// Bytes of a file that are read at a time.
 const CHUNK: usize = 64 << 10;
@@ -93,12 +93,12 @@ fn page(log: &Path, files: &[LogFile]) -> String {
             page,
             "<p>This node writes its log to standard error, which is no file here ({}). The \
              service manager has it: <code>journalctl -u hayloft</code> where it is systemd.</p>",
-            pages::marked_up(&log)
+            conf_stacks_loglevel::marked_up(&log)
         );
     } else {
         page.push_str("<table><tr><th scope=\"col\">Name</th><th scope=\"col\">Bytes</th></tr>");
         for file in files {
-            let (name, bytes) = (pages::marked_up(&file.name), file.bytes);
+            let (name, bytes) = (conf_stacks_loglevel::marked_up(&file.name), file.bytes);
             let _ = write!(
                 page,
                 "<tr><td><a href=\"/logs/{}\">{name}</a></td><td>{bytes}</td></tr>",

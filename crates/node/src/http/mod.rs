@@ -29,7 +29,7 @@ mod jmx;
 mod logs;
 mod prom_state;
 mod page;
-mod pages;
+mod conf_stacks_loglevel;
 mod patience;
 mod patterns;
 mod percent;
@@ -218,7 +218,7 @@ async fn conf(State(host): Web, RawQuery(query): RawQuery, headers: HeaderMap) -
     let accepts = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
     let json = accepts.is_some_and(|kinds| kinds.contains("application/json"));
     let name = parameter(query.as_deref(), "name").filter(|name| !name.is_empty());
-    match pages::conf(&host.config().current(), name.as_deref(), json) {
+    match conf_stacks_loglevel::conf(&host.config().current(), name.as_deref(), json) {
         Some(body) if json => text("application/json;charset=utf-8", body),
         Some(body) => text("text/xml;charset=utf-8", body),
         None => StatusCode::NOT_FOUND.into_response(),
@@ -238,7 +238,7 @@ async fn log_level(State(host): Web, RawQuery(query): RawQuery) -> Response {
     }
     let log = parameter(query.as_deref(), "log");
     let level = parameter(query.as_deref(), "level");
-    let page = pages::log_level(daemonlog::installed(), log.as_deref(), level.as_deref());
+    let page = conf_stacks_loglevel::log_level(daemonlog::installed(), log.as_deref(), level.as_deref());
     text("text/html;charset=utf-8", page)
 }
 
@@ -247,7 +247,7 @@ async fn scanner(State(host): Web) -> Response {
 }
 
 async fn stacks() -> Response {
-    text("text/plain;charset=utf-8", pages::stacks())
+    text("text/plain;charset=utf-8", conf_stacks_loglevel::stacks())
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 pub use live::live;
 
-use super::pages::marked_up;
+use super::conf_stacks_loglevel::marked_up;
 use units::time;
 
 const STYLE: &str = include_str!("page.css");
