@@ -16,7 +16,7 @@ use super::super::prom_state::parity_states;
 use super::super::{WebHost, jmx_state_beans};
 use super::averages::sum;
 use super::finding::Finding;
-use super::findings::findings;
+use super::what_is_wrong::findings;
 use crate::activity::millis;
 use crate::memory::resident_bytes;
 use crate::namenode::ActorInfo;

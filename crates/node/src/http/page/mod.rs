@@ -3,7 +3,7 @@
 
 mod averages;
 mod finding;
-mod findings;
+mod what_is_wrong;
 mod live;
 mod units;
 
