@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::super::prom_state::parity_states;
 use super::super::{WebHost, jmx_state_beans};
-use super::averages::sum;
+use super::slow_on_average::sum;
 use super::finding::Finding;
 use super::what_is_wrong::findings;
 use crate::activity::millis;

@@ -1,7 +1,7 @@
 //! `/`: the node at a glance, in one page without external resources. It has the numbers as of
 //! now in plain tables; its script draws what `/live` tells.
 
-mod averages;
+mod slow_on_average;
 mod finding;
 mod what_is_wrong;
 mod live;

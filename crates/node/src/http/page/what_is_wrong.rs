@@ -7,7 +7,7 @@ use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::super::{WebHost, jmx_state_beans};
-use super::averages::slow_classes;
+use super::slow_on_average::slow_classes;
 use super::finding::Finding;
 use super::units::bytes;
 use crate::namenode::{ActorInfo, Phase};
