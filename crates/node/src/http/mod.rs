@@ -30,7 +30,7 @@ mod logs;
 mod prom_state;
 mod page;
 mod conf_stacks_loglevel;
-mod patience;
+mod stalled_connections;
 mod patterns;
 mod percent;
 mod periods;
