@@ -26,7 +26,7 @@ mod jmx_state_beans;
 mod cached;
 mod prom_text;
 mod jmx;
-mod logs;
+mod log_files;
 mod prom_state;
 mod page;
 mod conf_stacks_loglevel;
@@ -121,9 +121,9 @@ fn router(host: Arc<dyn WebHost>) -> Router {
         .route("/conf", readable(get(conf)))
         .route("/stacks", readable(get(stacks)))
         .route("/logLevel", readable(get(log_level)))
-        .route("/logs", readable(get(logs::moved)))
-        .route("/logs/", readable(get(logs::listing)))
-        .route("/logs/{*name}", readable(get(logs::file)))
+        .route("/logs", readable(get(log_files::moved)))
+        .route("/logs/", readable(get(log_files::listing)))
+        .route("/logs/{*name}", readable(get(log_files::file)))
         .route("/blockScannerReport", readable(get(scanner)))
         .fallback(async || StatusCode::NOT_FOUND)
         .with_state(Arc::clone(&host))
