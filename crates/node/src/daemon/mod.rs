@@ -9,7 +9,7 @@
 //! that its NameNode refuses, leaves the others alone.
 
 mod error;
-pub(crate) mod means;
+pub(crate) mod process_limits;
 mod node;
 mod nodes_on_disk;
 mod ports;
@@ -29,7 +29,7 @@ use tracing::{Instrument as _, error, info, warn};
 
 pub use error::StartError;
 
-use self::means::{ClientShares, Taken};
+use self::process_limits::{ClientShares, Taken};
 use self::running::{Machinery, Opened, Running, span_of};
 use crate::store_config::{self, write_memory};
 use crate::xceiver::{Settings, XceiverShared};
@@ -72,8 +72,8 @@ pub async fn run(
     machinery
         .xceivers
         .limit_connections(machinery.shares.transfers);
-    tokio::spawn(means::report(shutdown.child_token()));
-    tokio::spawn(means::keep_a_blocking_thread(shutdown.child_token()));
+    tokio::spawn(process_limits::report(shutdown.child_token()));
+    tokio::spawn(process_limits::keep_a_blocking_thread(shutdown.child_token()));
     let running = start_all(opened, start, &machinery, &shutdown).await?;
     let alone = running.len() == 1;
     let outcomes = join_all(running.into_iter().map(|(name, node)| async move {

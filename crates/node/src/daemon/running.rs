@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span, info, info_span};
 
 use super::StartError;
-use super::means::ClientShares;
+use super::process_limits::ClientShares;
 use super::node::{Node, ToldOfStore, settings};
 use super::ports::Bound;
 use super::stop::{self, Deadline};
