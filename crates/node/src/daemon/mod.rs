@@ -10,7 +10,7 @@
 
 mod error;
 pub(crate) mod process_limits;
-mod node;
+mod links_services;
 mod nodes_on_disk;
 mod ports;
 mod running;

@@ -13,7 +13,7 @@ use tracing::{Instrument as _, Span, info, info_span};
 
 use super::StartError;
 use super::process_limits::ClientShares;
-use super::node::{Node, ToldOfStore, settings};
+use super::links_services::{Node, ToldOfStore, settings};
 use super::ports::Bound;
 use super::stop::{self, Deadline};
 use crate::activity::NodeActivity;
