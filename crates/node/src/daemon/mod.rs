@@ -13,7 +13,7 @@ pub(crate) mod process_limits;
 mod links_services;
 mod nodes_on_disk;
 mod ports;
-mod running;
+mod start_to_stop;
 mod stop;
 
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ use tracing::{Instrument as _, error, info, warn};
 pub use error::StartError;
 
 use self::process_limits::{ClientShares, Taken};
-use self::running::{Machinery, Opened, Running, span_of};
+use self::start_to_stop::{Machinery, Opened, Running, span_of};
 use crate::store_config::{self, write_memory};
 use crate::xceiver::{Settings, XceiverShared};
 use hayloft_conf::{Configuration, NodeName, SharedConfig, VirtualNode};
