@@ -14,7 +14,7 @@ mod links_services;
 mod nodes_on_disk;
 mod ports;
 mod start_to_stop;
-mod stop;
+mod stop_deadlines;
 
 use std::collections::HashMap;
 use std::sync::Arc;

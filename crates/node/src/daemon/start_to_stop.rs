@@ -15,7 +15,7 @@ use super::StartError;
 use super::process_limits::ClientShares;
 use super::links_services::{Node, ToldOfStore, settings};
 use super::ports::Bound;
-use super::stop::{self, Deadline};
+use super::stop_deadlines::{self, Deadline};
 use crate::activity::NodeActivity;
 use crate::http::Periods;
 use crate::identity::Identity;
