@@ -17,7 +17,7 @@ mod decode;
 mod digest;
 mod group;
 mod order;
-mod source;
+mod internal_block;
 mod sources;
 mod targets;
 

@@ -13,7 +13,7 @@ use hayloft_wire::proto::hdfs::DatanodeInfo;
 use tokio::time::timeout;
 
 use super::group::{InternalReplica, StripedGroup};
-use super::source::{SourceRange, SourceStream};
+use super::internal_block::{SourceRange, SourceStream};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::ops::read_block::after_read_error;
