@@ -6,7 +6,7 @@ use hayloft_coder::{Coder, CoderError};
 use hayloft_wire::checksum::DataChecksum;
 
 use super::group::StripedGroup;
-use super::sources::Sources;
+use super::choose_sources::Sources;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::settings::Settings;

@@ -18,7 +18,7 @@ mod digest;
 mod group;
 mod order;
 mod internal_block;
-mod sources;
+mod choose_sources;
 mod targets;
 
 use std::sync::Arc;
