@@ -12,7 +12,7 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use tokio::time::timeout;
 
-use super::group::{InternalReplica, StripedGroup};
+use super::what_is_left::{InternalReplica, StripedGroup};
 use super::internal_block::{SourceRange, SourceStream};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;

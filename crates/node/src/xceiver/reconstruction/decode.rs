@@ -5,7 +5,7 @@ use futures_util::future::try_join;
 use hayloft_coder::{Coder, CoderError};
 use hayloft_wire::checksum::DataChecksum;
 
-use super::group::StripedGroup;
+use super::what_is_left::StripedGroup;
 use super::choose_sources::Sources;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;

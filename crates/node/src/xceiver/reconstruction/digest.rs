@@ -3,7 +3,7 @@
 use hayloft_wire::checksum::DataChecksum;
 
 use super::decode::{Decoding, Sink};
-use super::group::StripedGroup;
+use super::what_is_left::StripedGroup;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::ops::block_checksum::BlockDigest;

@@ -7,7 +7,7 @@ use hayloft_store::ReplicaReader;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
 
-use super::group::InternalReplica;
+use super::what_is_left::InternalReplica;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::peer;

@@ -15,7 +15,7 @@
 
 mod decode;
 mod digest;
-mod group;
+mod what_is_left;
 mod order;
 mod internal_block;
 mod choose_sources;
@@ -36,7 +36,7 @@ use order::{Order, Target};
 use targets::TargetStreams;
 
 pub use digest::checksum_of_lost;
-pub use group::{InternalReplica, StripedGroup};
+pub use what_is_left::{InternalReplica, StripedGroup};
 
 /// Rebuilds lost blocks of a striped group on other nodes (the NameNode's order to reconstruct).
 /// The node's xmits count it from this call to the end of the future, also while it waits for its

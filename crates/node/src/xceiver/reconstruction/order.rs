@@ -3,7 +3,7 @@
 use hayloft_wire::ids::{ExtendedBlock, IdError, StorageType};
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeInfo};
 
-use super::group::{InternalReplica, StripedGroup};
+use super::what_is_left::{InternalReplica, StripedGroup};
 use hayloft_client::stripe::{self, Stripe};
 
 /// More locations than a group can have in any sane cluster (Hadoop's `dfs.replication.max` is
