@@ -14,7 +14,7 @@
 //! each connection with a source has some 64 KiB, and 16 MiB where chunks are that large.
 
 mod decode;
-mod digest;
+mod lost_block_checksum;
 mod what_is_left;
 mod order;
 mod internal_block;
@@ -35,7 +35,7 @@ use decode::Decoding;
 use order::{Order, Target};
 use targets::TargetStreams;
 
-pub use digest::checksum_of_lost;
+pub use lost_block_checksum::checksum_of_lost;
 pub use what_is_left::{InternalReplica, StripedGroup};
 
 /// Rebuilds lost blocks of a striped group on other nodes (the NameNode's order to reconstruct).
