@@ -16,7 +16,7 @@
 mod decode;
 mod lost_block_checksum;
 mod what_is_left;
-mod order;
+mod check_order;
 mod internal_block;
 mod choose_sources;
 mod targets;
@@ -32,7 +32,7 @@ use crate::xceiver::error::XferError;
 use crate::xceiver::settings::ReconstructionSettings;
 use crate::xceiver::stats::Activity;
 use decode::Decoding;
-use order::{Order, Target};
+use check_order::{Order, Target};
 use targets::TargetStreams;
 
 pub use lost_block_checksum::checksum_of_lost;

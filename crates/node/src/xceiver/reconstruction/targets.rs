@@ -9,7 +9,7 @@ use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Stage};
 
 use super::decode::Sink;
-use super::order::Target;
+use super::check_order::Target;
 use crate::xceiver::block_sender::packets::Packets;
 use crate::xceiver::block_sender::range::Range;
 use crate::xceiver::context::Xceivers;

@@ -169,5 +169,5 @@ fn same(
 }
 
 #[cfg(test)]
-#[path = "order_tests.rs"]
+#[path = "check_order_tests.rs"]
 mod tests;
