@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::settings::Settings;
-use super::shared::XceiverShared;
+use super::process_wide::XceiverShared;
 use super::stats::{Activity, XceiverStats};
 use crate::activity::NodeActivity;
 use crate::outliers::PeerTimes;

@@ -24,7 +24,7 @@ mod packet;
 mod reconstruction;
 mod server;
 mod settings;
-mod shared;
+mod process_wide;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -37,5 +37,5 @@ pub use context::Xceivers;
 pub use error::XferError;
 pub use server::serve;
 pub use settings::{DATA_MEMORY, ReconstructionSettings, Settings};
-pub use shared::XceiverShared;
+pub use process_wide::XceiverShared;
 pub use stats::{Activity, Counter, Gauge, XceiverStats};
