@@ -3,6 +3,6 @@
 pub mod conn;
 pub mod loopback_congestion;
 pub mod patience;
-pub mod peer;
+pub mod connect_to_node;
 pub mod threads;
 pub mod throttle;

@@ -21,7 +21,7 @@ use crate::xceiver::block_sender::{BlockSender, CachePolicy};
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::peer;
+use crate::xceiver::net::connect_to_node;
 use crate::xceiver::net::throttle::MovePermit;
 use crate::xceiver::ops::read_block::{self, after_read_error, java_text, stream_head};
 use crate::xceiver::stats::Activity;
@@ -275,13 +275,13 @@ async fn fetch(
     let _writer = x.stats().enter(Activity::Writer);
     let settings = x.settings();
     let source = &message.source;
-    let mut proxy = peer::connect(&settings, &source.id, 1).await?;
+    let mut proxy = connect_to_node::connect(&settings, &source.id, 1).await?;
     let token = message.header.token.clone().unwrap_or_default();
     let mut wanted = block.clone();
     wanted.block.num_bytes = settings.block_size_estimate;
-    peer::request(&proxy, &copy_request(&wanted, token)).await?;
-    let response = peer::response(&mut proxy).await?;
-    peer::expect_success(&source.id.xfer_addr(), &response)?;
+    connect_to_node::request(&proxy, &copy_request(&wanted, token)).await?;
+    let response = connect_to_node::response(&mut proxy).await?;
+    connect_to_node::expect_success(&source.id.xfer_addr(), &response)?;
     let checksum = offered_checksum(&response, source)?;
     let options = WriteOptions {
         storage_type: target,

@@ -10,7 +10,7 @@ use hayloft_wire::ids::ExtendedBlock;
 use super::what_is_left::InternalReplica;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
-use crate::xceiver::net::peer;
+use crate::xceiver::net::connect_to_node;
 use crate::xceiver::ops::read_block;
 use crate::xceiver::settings::Settings;
 
@@ -189,7 +189,7 @@ impl RemoteStream {
         range: SourceRange,
     ) -> Result<Self, XferError> {
         let silence = settings.downstream_read_timeout(1);
-        let link = peer::link(settings, &replica.node.id, silence).await?;
+        let link = connect_to_node::link(settings, &replica.node.id, silence).await?;
         let range = BlockRange {
             block: range.block,
             token: replica.token.clone(),
