@@ -33,7 +33,7 @@ use crate::xceiver::block_receiver::write_counts::Received;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::patience::{Patience, silence};
+use crate::xceiver::net::silence_limit::{Patience, silence};
 use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::packet::PacketBatch;
 use crate::xceiver::packet::receiver::PacketReceiver;

@@ -2,7 +2,7 @@
 
 pub mod conn;
 pub mod loopback_congestion;
-pub mod patience;
+pub mod silence_limit;
 pub mod connect_to_node;
 pub mod threads;
 pub mod throttle;
