@@ -3,5 +3,5 @@
 pub mod block_checksum;
 pub mod block_group_checksum;
 pub mod read_block;
-pub mod replace_block;
+pub mod copy_and_replace;
 pub mod transfer_block;
