@@ -11,7 +11,7 @@ mod phase;
 pub mod pipeline;
 pub mod replica_sink;
 mod signals;
-pub mod verify;
+pub mod verify_packets;
 mod write_counts;
 
 use std::time::Duration;
@@ -31,7 +31,7 @@ use crate::xceiver::block_receiver::mirror_setup::{SetUp, next_hop};
 use crate::xceiver::block_receiver::open_replica::open_replica;
 use crate::xceiver::block_receiver::pipeline::Ends;
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
-use crate::xceiver::block_receiver::verify::IncomingBlock;
+use crate::xceiver::block_receiver::verify_packets::IncomingBlock;
 use crate::xceiver::block_receiver::write_counts::WriteRecord;
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;

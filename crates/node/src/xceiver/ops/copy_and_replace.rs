@@ -16,7 +16,7 @@ use crate::activity::{Count, OpKind};
 use crate::xceiver::block_receiver::completion::Finish;
 use crate::xceiver::block_receiver::pipeline::{self, Ends};
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
-use crate::xceiver::block_receiver::verify::IncomingBlock;
+use crate::xceiver::block_receiver::verify_packets::IncomingBlock;
 use crate::xceiver::block_sender::{BlockSender, CachePolicy};
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
