@@ -8,7 +8,7 @@ mod mirror_setup;
 mod open_replica;
 mod packet_responder;
 mod phase;
-pub mod pipeline;
+pub mod data_phase;
 pub mod replica_sink;
 mod signals;
 pub mod verify_packets;
@@ -29,7 +29,7 @@ use crate::xceiver::block_receiver::completion::Finish;
 use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::mirror_setup::{SetUp, next_hop};
 use crate::xceiver::block_receiver::open_replica::open_replica;
-use crate::xceiver::block_receiver::pipeline::Ends;
+use crate::xceiver::block_receiver::data_phase::Ends;
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
 use crate::xceiver::block_receiver::verify_packets::IncomingBlock;
 use crate::xceiver::block_receiver::write_counts::WriteRecord;
@@ -121,7 +121,7 @@ pub async fn write_block(
         throttle: &x.throttles().write,
         acks,
     };
-    let outcome = pipeline::run(x, &settings, incoming, ends).await;
+    let outcome = data_phase::run(x, &settings, incoming, ends).await;
     if kind == WriterKind::Client
         && matches!(
             outcome,

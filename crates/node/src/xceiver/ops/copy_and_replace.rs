@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 
 use crate::activity::{Count, OpKind};
 use crate::xceiver::block_receiver::completion::Finish;
-use crate::xceiver::block_receiver::pipeline::{self, Ends};
+use crate::xceiver::block_receiver::data_phase::{self, Ends};
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
 use crate::xceiver::block_receiver::verify_packets::IncomingBlock;
 use crate::xceiver::block_sender::{BlockSender, CachePolicy};
