@@ -27,7 +27,7 @@ use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::packet_responder::{AckStep, PacketResponder, Pending};
 use crate::xceiver::block_receiver::phase::{After, Receiving};
 use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
-use crate::xceiver::block_receiver::signals::Signals;
+use crate::xceiver::block_receiver::end_signals::Signals;
 use crate::xceiver::block_receiver::verify_packets::{BadPacket, IncomingBlock};
 use crate::xceiver::block_receiver::write_counts::Received;
 use crate::xceiver::context::Xceivers;

@@ -10,7 +10,7 @@ mod packet_responder;
 mod phase;
 pub mod data_phase;
 pub mod replica_sink;
-mod signals;
+mod end_signals;
 pub mod verify_packets;
 mod write_counts;
 
