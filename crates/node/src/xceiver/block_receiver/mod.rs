@@ -2,7 +2,7 @@
 
 mod client_acks;
 pub mod completion;
-mod gathering;
+mod when_to_write;
 mod mirror;
 mod mirror_setup;
 mod open_replica;
