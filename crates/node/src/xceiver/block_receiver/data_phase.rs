@@ -36,7 +36,7 @@ use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::silence_limit::{Patience, silence};
 use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::packet::PacketBatch;
-use crate::xceiver::packet::receiver::PacketReceiver;
+use crate::xceiver::packet::from_socket::PacketReceiver;
 use crate::xceiver::settings::Settings;
 use crate::xceiver::stats::Activity;
 

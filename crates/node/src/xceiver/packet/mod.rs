@@ -2,7 +2,7 @@
 
 mod buffer_wait;
 pub mod in_place;
-pub mod receiver;
+pub mod from_socket;
 
 use std::sync::Arc;
 
