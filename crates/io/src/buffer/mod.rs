@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use bytes::Bytes;
 
-use crate::mapping::{HUGE_PAGE, Mapping};
+use crate::mapped_memory::{HUGE_PAGE, Mapping};
 pub use pool::BufferPool;
 use pool::Home;
 use slab::Part;
@@ -60,7 +60,7 @@ impl Region {
             capacity,
         };
         if alignment == HUGE_PAGE {
-            crate::sys::want_huge_pages(region.bytes(capacity));
+            crate::system_calls::want_huge_pages(region.bytes(capacity));
         }
         region
     }

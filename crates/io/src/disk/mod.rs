@@ -5,15 +5,15 @@
 
 mod closing;
 mod config;
-mod data;
+mod data_lane;
 mod device;
 mod job;
-mod lane;
 mod media;
 mod registry;
 pub(crate) mod schedule;
 mod slowest;
 mod stats;
+mod task_lane;
 mod together;
 mod workers;
 
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub(crate) use closing::Aside;
 pub use config::DiskConfig;
-pub(crate) use data::DataLane;
+pub(crate) use data_lane::DataLane;
 pub use device::DeviceId;
 pub use media::Media;
 pub use registry::Disks;
@@ -39,8 +39,8 @@ use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::types::IoFuture;
 use config::{QUANTUM_FLASH, QUANTUM_ROTATING};
 use futures_util::future::Either;
-use lane::{Doing, TaskLane};
 use schedule::Policy;
+use task_lane::{Doing, TaskLane};
 use tokio::sync::Semaphore;
 use workers::LANES;
 
@@ -331,7 +331,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::locks;
+    use crate::unpoisoned;
 
     #[tokio::test]
     async fn threads_are_few_and_end_when_idle() {
@@ -348,7 +348,7 @@ mod tests {
             .map(|_| {
                 let wait = Arc::clone(&wait);
                 disk.run(IoClass::ClientRead, IoOp::Stat, Path::new("/"), move |_| {
-                    let _ = locks::lock(&wait).recv();
+                    let _ = unpoisoned::lock(&wait).recv();
                     Ok(())
                 })
             })

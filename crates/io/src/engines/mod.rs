@@ -1,29 +1,29 @@
 //! The engines, and their names.
 
-mod again;
-mod around;
-mod calls;
+mod around_cache;
 mod choose;
 mod describe;
 mod direct;
-mod file;
 mod inode;
 mod null;
 pub mod plugin;
 mod posix;
+mod queue_of_writes;
+mod read_again;
+mod regular_file;
 mod stub;
 mod threaded;
-mod writes;
+mod whole_transfers;
 
 use std::path::Path;
 use std::sync::Arc;
 
-pub use around::DirectLimits;
+pub use around_cache::DirectLimits;
 pub use choose::{Choice, engine_for};
 pub use describe::{EngineDescription, describe_plugin, engine_descriptions};
 pub use plugin::{PLUGIN_PREFIX, load_plugin_for_trial, plugin_parts, try_plugins_by};
 
-use crate::blocking::BlockingEngine;
+use crate::blocking_engine::BlockingEngine;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{IoError, IoErrorKind, IoOp};

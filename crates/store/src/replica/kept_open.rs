@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::EngineFile;
-use hayloft_io::locks;
+use hayloft_io::unpoisoned;
 use hayloft_wire::checksum::DataChecksum;
 
 use super::finalized::FinalReplica;
@@ -47,7 +47,7 @@ impl OpenFiles {
 
 /// Whether the file still has a name.
 fn linked(file: &Arc<dyn EngineFile>) -> bool {
-    let facts = file.fd().and_then(hayloft_io::known);
+    let facts = file.fd().and_then(hayloft_io::known_without_disk);
     facts.is_some_and(|facts| facts.links > 0)
 }
 

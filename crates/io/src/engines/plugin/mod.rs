@@ -12,9 +12,9 @@
 )]
 
 pub mod abi;
-mod file;
+mod load_and_check;
 mod object;
-mod table;
+mod plugin_file;
 mod trial;
 
 use std::ffi::{CStr, CString, c_void};
@@ -24,13 +24,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
-use crate::blocking::BlockingEngine;
+use crate::blocking_engine::BlockingEngine;
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::locks;
 use crate::types::{Capabilities, OpenMode};
+use crate::unpoisoned;
 use abi::EngineTable;
-use file::PluginFile;
-use table::LoadedTable;
+use load_and_check::LoadedTable;
+use plugin_file::PluginFile;
 pub use trial::{load_plugin_for_trial, try_plugins_by};
 
 /// What the configuration has before the path of a plug-in.
@@ -148,7 +148,7 @@ impl PluginVolume {
     /// The right to call, where there is only one.
     fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         let one = self.loaded.table.threads == abi::ONE_CALL;
-        one.then(|| locks::lock(&self.one_call))
+        one.then(|| unpoisoned::lock(&self.one_call))
     }
 
     /// What an answer below zero, or one that cannot be, means.

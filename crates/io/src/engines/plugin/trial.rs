@@ -14,11 +14,11 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::load_and_check::{self, LoadedTable};
 use super::object;
-use super::table::{self, LoadedTable};
-use crate::apart;
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::locks;
+use crate::one_line_process;
+use crate::unpoisoned;
 
 /// An object that takes longer to load is refused.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -47,7 +47,7 @@ pub fn try_plugins_by(program: &Path, words: &[&str]) {
 /// # Errors
 /// When there is no standard output to say it to.
 pub fn load_plugin_for_trial(path: &Path) -> io::Result<()> {
-    let line = apart::Line::take()?;
+    let line = one_line_process::Line::take()?;
     match table::load(path) {
         Ok(_) => line.say(LOADED),
         Err(why) => line.say(&why),
@@ -60,7 +60,7 @@ pub fn load_plugin_for_trial(path: &Path) -> io::Result<()> {
 /// In words, for the operator.
 pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
     let identity = object::look_at(path)?;
-    let known = || locks::lock(&LOADED_HERE);
+    let known = || unpoisoned::lock(&LOADED_HERE);
     if known().contains(path) {
         return table::load(path);
     }
@@ -94,7 +94,7 @@ fn tried(command: &mut Command) -> io::Result<Result<String, String>> {
             let error = IoError::from_std(IoOp::Open, Path::new(""), error);
             error.kind() == IoErrorKind::Retry
         };
-        match apart::ask(command, LIMIT) {
+        match one_line_process::ask(command, LIMIT) {
             Err(error) if lacks(&error) && Instant::now() < deadline => {
                 std::thread::sleep(AGAIN_AFTER);
             }

@@ -12,7 +12,7 @@ use super::*;
 use crate::class::IoClass;
 use crate::data_files::DataFiles;
 use crate::disk::{Disk, DiskConfig};
-use crate::meta::Meta;
+use crate::names_and_directories::Meta;
 
 fn attribute(path: &Path) -> Vec<u8> {
     let mut bytes = [0; 4096];

@@ -18,28 +18,28 @@
 //!
 //! [`Meta`]: crate::Meta
 
-mod device;
-mod file;
+mod extents_attribute;
+mod free_units;
 mod inventory;
-mod place;
-mod room;
+mod stub_file;
+mod whose_device;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::file::{RegularFile, open_regular};
 use super::inode::{InodeFacts, InodeKey};
-use crate::blocking::{Blocking, BlockingEngine, Elsewhere};
+use super::regular_file::{RegularFile, open_regular};
+use crate::blocking_engine::{Blocking, BlockingEngine, Elsewhere};
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::locks;
 use crate::space::Space;
 use crate::types::{Capabilities, OpenMode, SyncKind};
-use device::Adopted;
-use file::{Stub, StubFile};
+use crate::unpoisoned;
+use free_units::{Extent, UNIT};
 use inventory::Inventory;
-use room::{Extent, UNIT};
+use stub_file::{Stub, StubFile};
+use whose_device::Adopted;
 
 /// Random, the same in the device's first bytes, the directory, and each stub.
 type DeviceId = [u8; 16];
@@ -117,7 +117,7 @@ impl<D: Blocking> Stubs<D> {
         root: &Path,
         wipe: bool,
     ) -> Result<Self, IoError> {
-        let adopted = device::adopt(&device, root, wipe)?;
+        let adopted = whose_device::adopt(&device, root, wipe)?;
         Ok(Self(Arc::new(StubVolume {
             name,
             capabilities: Capabilities {
@@ -142,7 +142,7 @@ impl<D: Blocking> Stubs<D> {
 impl<D: Blocking> StubVolume<D> {
     /// Does `work` with what is known of the device's units. Walks the directory before the first.
     fn with_inventory<T>(&self, work: impl FnOnce(&mut Inventory) -> T) -> Result<T, IoError> {
-        let mut known = locks::lock(&self.inventory);
+        let mut known = unpoisoned::lock(&self.inventory);
         if known.is_none() {
             *known = Some(Inventory::of(&self.root, &self.adopted.id, self.units)?);
         }
@@ -160,7 +160,7 @@ impl<D: Blocking> StubVolume<D> {
 
     /// Makes what was given up free, once no power loss brings its stubs back.
     fn let_go(&self) -> Result<(), IoError> {
-        let _turn = locks::lock(&self.letting_go);
+        let _turn = unpoisoned::lock(&self.letting_go);
         let leaving = self.with_inventory(|i| i.room.leaving())?;
         if leaving.is_empty() {
             return Ok(());
@@ -202,19 +202,19 @@ impl<D: Blocking> StubVolume<D> {
     /// Flushes what the device was given before the call.
     fn flush(&self) -> Result<(), IoError> {
         let before = self.flushes.begun.load(Ordering::Acquire);
-        let mut done = locks::lock(&self.flushes.done);
+        let mut done = unpoisoned::lock(&self.flushes.done);
         // One that began after this call came has covered it.
         if *done > before {
             return Ok(());
         }
         let this = self.flushes.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let failed = self.flushes.failed.load(Ordering::Acquire);
-        let newest = locks::lock(&self.unflushed).stamps;
+        let newest = unpoisoned::lock(&self.unflushed).stamps;
         match self.device.sync(SyncKind::Data) {
             Ok(()) => {
                 *done = this;
                 let covered = |since: u64, stamp: u64| since == failed && stamp <= newest;
-                let mut unflushed = locks::lock(&self.unflushed);
+                let mut unflushed = unpoisoned::lock(&self.unflushed);
                 unflushed
                     .files
                     .retain(|_, (since, stamp)| !covered(*since, *stamp));
@@ -231,7 +231,7 @@ impl<D: Blocking> StubVolume<D> {
         let (file, _) = open_regular(path, mode)?;
         // The file is damaged, not the device.
         let damaged = |why: String| IoError::new(IoErrorKind::Invalid, IoOp::Open, path, why);
-        let mut open = locks::lock(&self.open);
+        let mut open = unpoisoned::lock(&self.open);
         // Asked under the lock: until then another handle may write, and be closed.
         let facts = InodeFacts::of(&file);
         let facts = facts.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
@@ -239,9 +239,10 @@ impl<D: Blocking> StubVolume<D> {
             Some(stub) => stub,
             None => {
                 let contested = self.with_inventory(|i| i.contested.contains(&facts.key))?;
-                let extents = place::read(&file, &self.adopted.id, self.units, facts.len);
+                let extents =
+                    extents_attribute::read(&file, &self.adopted.id, self.units, facts.len);
                 let stub = Stub::new(extents.map_err(damaged)?, facts.len, contested);
-                let earlier = locks::lock(&self.unflushed).files.remove(&facts.key);
+                let earlier = unpoisoned::lock(&self.unflushed).files.remove(&facts.key);
                 stub.set_dirty_since(earlier.map(|(since, _)| since));
                 let stub = Arc::new(stub);
                 open.insert(facts.key, Arc::downgrade(&stub));
@@ -267,7 +268,7 @@ impl<D: Blocking> StubVolume<D> {
     /// A handle of the file is closed. The last one frees the content of a file without a name,
     /// and otherwise the room behind its end.
     fn closed(&self, file: &StubFile<D>, stub: Arc<Stub>) {
-        let mut open = locks::lock(&self.open);
+        let mut open = unpoisoned::lock(&self.open);
         // Counted under the lock: of several handles that are closed together one is the last.
         let Some(stub) = Arc::into_inner(stub) else {
             return;
@@ -276,7 +277,7 @@ impl<D: Blocking> StubVolume<D> {
         let unnamed = InodeFacts::of(&file.file).is_ok_and(|facts| facts.links == 0);
         let many = match stub.dirty_since().filter(|_| !unnamed) {
             Some(since) => {
-                let mut unflushed = locks::lock(&self.unflushed);
+                let mut unflushed = unpoisoned::lock(&self.unflushed);
                 unflushed.put(file.key, since);
                 unflushed.files.len() > UNFLUSHED_MAX
             }
@@ -333,7 +334,7 @@ impl<D: Blocking> Elsewhere for Stubs<D> {
         self.0.let_go()?;
         let free = self.0.with_inventory(|i| i.room.free_units())? * UNIT;
         Ok(Space {
-            capacity: self.0.units * UNIT - device::HEADER,
+            capacity: self.0.units * UNIT - whose_device::HEADER,
             free,
             available: free,
         })
@@ -344,10 +345,10 @@ impl<D: Blocking> Elsewhere for Stubs<D> {
     }
 
     fn probe(&self) -> Result<(), IoError> {
-        device::is_still(&self.0.device, &self.0.root, &self.0.adopted.id)?;
+        whose_device::is_still(&self.0.device, &self.0.root, &self.0.adopted.id)?;
         // Without it no stub can be opened.
         self.0.with_inventory(|_| ())?;
-        device::probe(&self.0.device, &self.0.root, || self.0.flush())
+        whose_device::probe(&self.0.device, &self.0.root, || self.0.flush())
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::file::EnginePoint;
+use super::calibration_file::EnginePoint;
 use super::measure::{MeasureError, TimeSlice, rate};
-use super::target::{REQUEST, Scratch, noise};
+use super::measured_file::{REQUEST, Scratch, noise};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::{Disk, DiskConfig};

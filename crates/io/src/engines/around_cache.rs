@@ -17,12 +17,12 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::{Errno, pread};
 
-use super::again::ReadBefore;
-use super::calls::{at, slices, write_fully};
+use super::read_again::ReadBefore;
+use super::whole_transfers::{at, slices, write_fully};
 use crate::buffer::ALIGNMENT;
 use crate::class::IoClass;
-use crate::locks;
-use crate::sys;
+use crate::system_calls;
+use crate::unpoisoned;
 
 /// From which size on a transfer goes around the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub(super) struct Dirty(Mutex<Option<Range<u64>>>);
 
 impl Dirty {
     fn lock(&self) -> MutexGuard<'_, Option<Range<u64>>> {
-        locks::lock(&self.0)
+        unpoisoned::lock(&self.0)
     }
 
     pub(super) fn add(&self, offset: u64, len: usize) {
@@ -169,7 +169,7 @@ impl Dirty {
             return Ok(());
         };
         let len = dirty.end - dirty.start;
-        let begun = sys::start_writeback(file.as_fd(), dirty.start, len);
+        let begun = system_calls::start_writeback(file.as_fd(), dirty.start, len);
         begun.inspect_err(|_| self.add_range(dirty))
     }
 }

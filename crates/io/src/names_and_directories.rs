@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use crate::class::IoClass;
 use crate::data_files::DataFiles;
+use crate::directory_lock::RecordLock;
 use crate::disk::{Disk, Lane};
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::lock::RecordLock;
 use crate::mount::{self, Mount};
-use crate::shortage::patiently;
 use crate::space::Space;
 use crate::types::IoFuture;
+use crate::wait_out_shortage::patiently;
 
 /// Watches, delays or refuses operations on names; how decorators take part in [`Meta`].
 pub trait MetaHook: Send + Sync + fmt::Debug {

@@ -5,8 +5,8 @@ use std::fs::File;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
 
-use super::device::HEADER;
-use super::room::{Extent, UNIT};
+use super::free_units::{Extent, UNIT};
+use super::whose_device::HEADER;
 use super::{DeviceId, crc};
 
 /// The attribute.

@@ -1,4 +1,4 @@
-//! A regular file: through the page cache, and [around](super::around) it where the engine says so.
+//! A regular file: through the page cache, and [around](super::around_cache) it where the engine says so.
 //!
 //! The kernel keeps the two ways coherent. A direct read or write first writes out dirty pages of
 //! its range, and a direct write drops the cached pages of its range. Writes are cut at page
@@ -16,17 +16,17 @@ use bytes::Bytes;
 use rustix::fs::{FallocateFlags, fadvise, fallocate, fdatasync, fsync, ftruncate};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::around::{Around, Direct, DirectLimits, Parts};
-use super::calls::{at, read_fully, slices, write_fully};
-use crate::blocking::Blocking;
+use super::around_cache::{Around, Direct, DirectLimits, Parts};
+use super::whole_transfers::{at, read_fully, slices, write_fully};
+use crate::blocking_engine::Blocking;
 use crate::class::IoClass;
 use crate::disk::Stream;
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::known::known;
-use crate::load::load;
-use crate::shortage::patiently;
-use crate::sys;
+use crate::known_without_disk::known;
+use crate::read_into_cache::load;
+use crate::system_calls;
 use crate::types::{Advice, OpenMode, SyncKind};
+use crate::wait_out_shortage::patiently;
 
 /// Bytes handed to the page cache in one call. The kernel allocates in as few pieces of memory as
 /// it can for what it is given. A virtual machine has given freed pieces of 2 MiB and more back to
@@ -262,11 +262,15 @@ impl Blocking for RegularFile {
     }
 
     fn start_writeback(&self, offset: u64, len: u64) -> Result<(), IoError> {
-        self.hint(sys::start_writeback(self.file.as_fd(), offset, len))
+        self.hint(system_calls::start_writeback(
+            self.file.as_fd(),
+            offset,
+            len,
+        ))
     }
 
     fn write_back(&self, offset: u64, len: u64) -> Result<(), IoError> {
-        self.hint(sys::write_back(self.file.as_fd(), offset, len))
+        self.hint(system_calls::write_back(self.file.as_fd(), offset, len))
     }
 
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> Result<(), IoError> {

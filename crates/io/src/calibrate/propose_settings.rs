@@ -1,6 +1,6 @@
 //! From measured curves to settings: pure functions, and the reasons in words.
 
-use super::file::{DepthPoint, EnginePoint, QUANTUM_MAX, QUANTUM_MIN, RunPoint};
+use super::calibration_file::{DepthPoint, EnginePoint, QUANTUM_MAX, QUANTUM_MIN, RunPoint};
 use crate::disk::Media;
 
 /// A quantum must reach this share of the plateau.

@@ -362,5 +362,5 @@ fn shortened(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "file_tests.rs"]
+#[path = "calibration_file_tests.rs"]
 mod tests;

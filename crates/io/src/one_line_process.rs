@@ -45,7 +45,7 @@ impl Line {
         // Its parent tells what became of it; an image of it would only fill a disk.
         let _as_is = setrlimit(Resource::Core, none);
         let own = io::stdout().as_fd().try_clone_to_owned()?;
-        crate::sys::print_to_stderr()?;
+        crate::system_calls::print_to_stderr()?;
         Ok(Self(File::from(own)))
     }
 

@@ -15,7 +15,7 @@ use crate::class::IoClass;
 use crate::disk::Disk;
 use crate::engine::{Engine, EngineFile};
 use crate::error::{IoError, IoOp};
-use crate::meta::{Meta, MetaHook};
+use crate::names_and_directories::{Meta, MetaHook};
 use crate::types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
 use bytes::{Bytes, BytesMut};
 

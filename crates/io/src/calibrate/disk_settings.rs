@@ -1,7 +1,7 @@
 //! What is known about a disk before it is used: the operator's word, then the calibration, then
 //! what the kernel says of the device.
 
-use super::file::Calibration;
+use super::calibration_file::Calibration;
 use crate::disk::{DiskConfig, Media};
 
 /// What the operator says about disks; `None` leaves it to the calibration and the device.
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn the_operator_comes_before_the_calibration() {
         let calibration = Calibration {
-            version: crate::calibrate::file::VERSION,
+            version: crate::calibrate::calibration_file::VERSION,
             measured_at_s: 0,
             device: "sda".to_owned(),
             file_system: "ext4".to_owned(),
