@@ -30,7 +30,7 @@ mod node_name;
 mod origin;
 mod print;
 mod review;
-mod shared;
+mod running_configuration;
 mod substitute;
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ mod uri;
 mod value;
 mod virtual_nodes;
 mod volume_keys;
-mod volumes;
+mod volume_settings;
 mod xml;
 
 pub use address::HostPort;
@@ -52,8 +52,8 @@ pub use namenodes::{NameNodeAddr, NameService, namenodes};
 pub use node_name::{NodeName, VIRTUAL_NODES_MAX};
 pub use origin::Origin;
 pub use print::{Setting, to_markdown};
-pub use shared::{Change, SharedConfig};
+pub use running_configuration::{Change, SharedConfig};
 pub use unsupported::{Unsupported, missed_from_java};
 pub use value::{Mode, Unit, Value};
 pub use virtual_nodes::VirtualNode;
-pub use volumes::Reserved;
+pub use volume_settings::Reserved;

@@ -9,11 +9,11 @@
 mod common;
 mod flags;
 mod java;
+mod java_and_shell_text;
 #[cfg(test)]
 mod java_tests;
 mod log4j;
 mod metrics;
-mod text;
 
 pub use java::missed_from_java;
 
