@@ -2,5 +2,5 @@
 //! Hadoop's descriptors.
 
 fn main() {
-    print!("{}", hayloft_wire::table::field_table());
+    print!("{}", hayloft_wire::field_table::field_table());
 }

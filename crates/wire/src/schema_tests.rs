@@ -48,7 +48,7 @@ fn every_source_file_of_messages_is_in_the_table() {
 
 #[test]
 fn table_names_a_type_for_every_message_and_enum_field() {
-    let table = crate::table::field_table();
+    let table = crate::field_table::field_table();
     assert!(table.lines().count() > 600);
     for line in table.lines().filter(|line| line.starts_with("field ")) {
         let words: Vec<&str> = line.split(' ').collect();

@@ -7,7 +7,7 @@ use super::tally::LatencyTally;
 use super::{LoadPlace, LoadSettings};
 use crate::error::Result;
 use bytes::BytesMut;
-use hayloft_wire::ack::PipelineAck;
+use hayloft_wire::pipeline_ack::PipelineAck;
 use hayloft_wire::packet::{MAX_PREFIX_BYTES, PacketHeader};
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::hdfs::DatanodeInfo;

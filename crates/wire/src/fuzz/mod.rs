@@ -7,16 +7,16 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::ack::PipelineAck;
+use crate::block_report::{ReportDecoder, ReportEncoder};
+use crate::block_token::BlockTokenIdentifier;
 use crate::checksum::DataChecksum;
 use crate::frame;
 use crate::limits::MAX_TOKEN_BYTES;
 use crate::packet::{self, PacketParser};
+use crate::pipeline_ack::PipelineAck;
 use crate::proto::{clientdatanode, datanode, interdatanode};
-use crate::report::{ReportDecoder, ReportEncoder};
 use crate::rpc;
 use crate::schema::WireMessage;
-use crate::token::BlockTokenIdentifier;
 use crate::transfer::{self, OpMessage, OpRequest};
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ fn seeds_are_valid() {
         crate::rpc::parse_response(seed).expect("valid");
     }
     for seed in super::seeds::block_tokens() {
-        crate::token::BlockTokenIdentifier::decode(&seed).expect("valid");
+        crate::block_token::BlockTokenIdentifier::decode(&seed).expect("valid");
     }
     for seed in super::seeds::packets() {
         let mut buf = bytes::BytesMut::from(&seed[..]);

@@ -3,14 +3,14 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
-use crate::ack::{Ecn, Hop, PipelineAck, Slow};
+use crate::block_report::{ReportEncoder, ReportedReplica};
+use crate::block_token::{AccessMode, BlockTokenIdentifier};
 use crate::checksum::{ChecksumKind, DataChecksum};
 use crate::ids::{Block, ExtendedBlock, PoolId, ReplicaState, StorageType};
 use crate::packet::{self, PacketHeader};
+use crate::pipeline_ack::{Ecn, Hop, PipelineAck, Slow};
 use crate::proto::{datanode, datatransfer as pb, hdfs, hdfs_server, interdatanode, security};
-use crate::report::{ReportEncoder, ReportedReplica};
 use crate::rpc::{self, names};
-use crate::token::{AccessMode, BlockTokenIdentifier};
 use crate::transfer::{self, BlockOpResponse, OpMessage, Stage, Status};
 
 fn block() -> ExtendedBlock {
@@ -26,7 +26,7 @@ fn token() -> security::Token {
     security::Token {
         identifier: Bytes::from_static(b"identifier"),
         password: Bytes::from_static(b"password"),
-        kind: crate::token::BLOCK_TOKEN_KIND.to_owned(),
+        kind: crate::block_token::BLOCK_TOKEN_KIND.to_owned(),
         service: String::new(),
     }
 }

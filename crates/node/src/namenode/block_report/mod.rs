@@ -12,7 +12,7 @@ use hayloft_wire::ids::{PoolId, ReplicaState};
 use hayloft_wire::proto::datanode::{
     BlockReportContext, BlockReportRequest, BlockReportResponse, StorageBlockReport,
 };
-use hayloft_wire::report::{self as wire_report, ReportEncoder};
+use hayloft_wire::block_report::{self as wire_report, ReportEncoder};
 use tokio::time::Instant;
 
 use crate::activity::Timed;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use hayloft_wire::ack::PipelineAck;
+use hayloft_wire::pipeline_ack::PipelineAck;
 use tokio::time::Instant;
 
 use crate::outliers::PeerClock;

@@ -3,7 +3,7 @@
 use std::io;
 
 use bytes::{Bytes, BytesMut};
-use hayloft_wire::ack::{Hop, PipelineAck};
+use hayloft_wire::pipeline_ack::{Hop, PipelineAck};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::frame;
 use hayloft_wire::ids::ExtendedBlock;

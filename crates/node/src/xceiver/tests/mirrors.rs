@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule, Faults};
-use hayloft_wire::ack::{Hop, PipelineAck, UNKNOWN_SEQNO};
+use hayloft_wire::pipeline_ack::{Hop, PipelineAck, UNKNOWN_SEQNO};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::frame;
 use hayloft_wire::ids::ReplicaState;

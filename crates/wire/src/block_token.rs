@@ -336,5 +336,5 @@ fn write_string(out: &mut BytesMut, text: Option<&str>) {
 }
 
 #[cfg(test)]
-#[path = "token_tests.rs"]
+#[path = "block_token_tests.rs"]
 mod tests;
