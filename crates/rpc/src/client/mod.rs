@@ -14,10 +14,10 @@
 //! header; SASL is not spoken here.
 
 pub mod connection;
+mod connection_tasks;
 pub mod error;
 mod options;
 pub mod reconnecting;
-mod tasks;
 pub mod user;
 
 #[cfg(test)]

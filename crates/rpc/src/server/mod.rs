@@ -16,16 +16,16 @@
 //! only asks, or leads to the same state when done twice. Recovery is guarded by its recovery id; a
 //! shutdown or reconfiguration under way refuses a second one with its own message.
 
-mod answers;
 mod connection;
 pub mod fault;
-mod reply;
-mod session;
+mod negotiation;
+mod response_frames;
+mod run_calls;
 mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use session::{Caller, RpcCall};
+pub use negotiation::{Caller, RpcCall};
 pub use stats::{CallTime, MethodTimes, RpcCount, RpcStats};
 
 use std::future::Future;
@@ -44,7 +44,7 @@ use tracing::{Instrument as _, debug, info, warn};
 
 use self::fault::RpcFault;
 use crate::log_limit::LogLimit;
-use crate::trouble::AcceptTrouble;
+use crate::repeated_failures::AcceptTrouble;
 
 /// What the server runs.
 pub trait Service: Send + Sync + 'static {

@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, error};
 
 use super::fault::RpcFault;
-use super::session::RpcCall;
+use super::negotiation::RpcCall;
 use super::stats::RpcStats;
-use super::{Service, Shared, reply};
+use super::{Service, Shared, response_frames};
 
 /// Answers that are ready go out together up to so many bytes.
 const BATCH: usize = 64 << 10;
@@ -66,7 +66,7 @@ pub(super) fn start_call<S: Service>(
             }
             Err(fault) => {
                 debug!(method, %fault, "RPC call refused");
-                reply::failure(&header, &fault)
+                response_frames::failure(&header, &fault)
             }
         };
         // An error means the connection is gone; the client will ask again on another one.

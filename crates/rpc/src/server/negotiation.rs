@@ -11,7 +11,7 @@ use hayloft_wire::rpc::{
 };
 
 use super::fault::{RpcFault, java};
-use super::reply;
+use super::response_frames;
 
 /// Auth byte of the header: the context follows at once.
 const AUTH_NONE: i8 = 0;
@@ -77,10 +77,10 @@ impl Header {
     pub(super) fn refusal(self) -> Option<Bytes> {
         match self {
             Self::Rpc { .. } => None,
-            Self::Http => Some(Bytes::from_static(reply::HTTP_REFUSAL)),
-            Self::Mismatch { version } => reply::version_mismatch(version),
-            Self::UnknownAuth { auth } => Some(reply::failure(
-                &reply::out_of_band(CALL_SASL),
+            Self::Http => Some(Bytes::from_static(response_frames::HTTP_REFUSAL)),
+            Self::Mismatch { version } => response_frames::version_mismatch(version),
+            Self::UnknownAuth { auth } => Some(response_frames::failure(
+                &response_frames::out_of_band(CALL_SASL),
                 &RpcFault::fatal(
                     RpcErrorCode::FatalUnauthorized,
                     java::IPC,
@@ -140,7 +140,7 @@ impl Session {
     pub(super) fn reject(why: String) -> Action {
         let fault = unauthorized(java::AUTHORIZATION, why);
         Action::Close(
-            reply::failure(&reply::out_of_band(CALL_CONTEXT), &fault),
+            response_frames::failure(&response_frames::out_of_band(CALL_CONTEXT), &fault),
             fault,
         )
     }
@@ -149,9 +149,10 @@ impl Session {
     pub(super) fn on_frame(&mut self, bytes: Bytes) -> Action {
         let (header, outcome) = match rpc::parse_request(bytes) {
             Ok(IncomingFrame::Ping) => return Action::Nothing,
-            Ok(IncomingFrame::Context(context)) => {
-                (reply::out_of_band(CALL_CONTEXT), self.on_context(context))
-            }
+            Ok(IncomingFrame::Context(context)) => (
+                response_frames::out_of_band(CALL_CONTEXT),
+                self.on_context(context),
+            ),
             Ok(IncomingFrame::Sasl(header, message)) => (*header, self.on_sasl(&message)),
             Ok(IncomingFrame::Call(call)) => {
                 let header = call.header.clone();
@@ -159,12 +160,16 @@ impl Session {
                 (header, outcome)
             }
             Err(BadRequest { header, error }) => {
-                let header = header.map_or_else(|| reply::out_of_band(reply::CALL_UNKNOWN), |h| *h);
+                let header = header.map_or_else(
+                    || response_frames::out_of_band(response_frames::CALL_UNKNOWN),
+                    |h| *h,
+                );
                 let fault = RpcFault::fatal(error.code(), java::FATAL, error.to_string());
                 (header, Err(fault))
             }
         };
-        outcome.unwrap_or_else(|fault| Action::Close(reply::failure(&header, &fault), fault))
+        outcome
+            .unwrap_or_else(|fault| Action::Close(response_frames::failure(&header, &fault), fault))
     }
 
     fn on_call(&self, call: rpc::IncomingCall) -> Result<Action, RpcFault> {
