@@ -25,19 +25,19 @@
 mod block_pipe;
 mod block_range;
 mod block_writer;
+mod calls_for_open_file;
 mod error;
 mod file_checksum;
 mod file_reader;
 mod file_writer;
 mod group_reader;
 mod group_writer;
-mod located;
+mod locate_blocks;
 mod namenodes;
 mod node_link;
-mod open_file;
-mod rebuild;
+mod places_for_files;
+mod rebuild_pipeline;
 pub mod stripe;
-mod turns;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -48,14 +48,14 @@ use hayloft_rpc::RpcOptions;
 use hayloft_wire::proto::hdfs::DatanodeId;
 
 pub use block_range::{BlockRange, RangeStream};
+pub use calls_for_open_file::CreateFile;
 pub use error::FileError;
 pub use file_checksum::FileChecksum;
 pub use file_reader::FileReader;
 pub use file_writer::FileWriter;
 pub use namenodes::NameNodeGroup;
 pub use node_link::{LinkLimits, NodeLink, NodeTrouble};
-pub use open_file::CreateFile;
-pub use turns::{FileTransfer, Turn, Turns};
+pub use places_for_files::{FileTransfer, Turn, Turns};
 
 use namenodes::{NameNodeCalls, Repeat};
 

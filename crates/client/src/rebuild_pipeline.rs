@@ -10,9 +10,9 @@ use tracing::debug;
 
 use super::Repeat;
 use super::block_pipe::{BlockPipe, PipeTrouble};
+use super::calls_for_open_file::OpenFile;
 use super::error::FileError;
 use super::node_link::{NodeLink, Target};
-use super::open_file::OpenFile;
 
 /// New nodes that are tried before a write fails.
 const NEW_NODES_MAX: u32 = 3;
