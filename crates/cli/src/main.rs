@@ -27,16 +27,16 @@
 #[macro_use]
 extern crate hayloft_console;
 
-mod apart;
 mod args;
 mod calibrate;
 mod cluster;
 mod cold;
+mod disk_look_process;
 mod engine;
 mod error;
 mod given;
 mod json;
-mod logging;
+mod log_filter;
 mod node;
 mod parity;
 mod pfs;

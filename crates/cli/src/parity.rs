@@ -14,7 +14,7 @@ use hayloft_console::progress::ProgressStep;
 use hayloft_console::size;
 use hayloft_protection::{ParityRequest, ParityStatus};
 
-use crate::apart::{Apart, Said};
+use crate::disk_look_process::{Apart, Said};
 use crate::error::{CliError, FINDING};
 use crate::given::{WhereArgs, conf_dir, data_dirs};
 

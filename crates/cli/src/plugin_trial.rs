@@ -15,7 +15,7 @@ use hayloft_io::{
 };
 use serde_json::{Value, json};
 
-use crate::apart::OWN_PROGRAM;
+use crate::disk_look_process::OWN_PROGRAM;
 use crate::error::CliError;
 
 /// What a process takes besides the case in it.

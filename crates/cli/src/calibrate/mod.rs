@@ -13,7 +13,7 @@ use clap::Args;
 use hayloft_console::size;
 use hayloft_io::calibrate::{
     Calibration, CalibrationError, Curves, ENGINE_SPACE, EnginePoint, MeasureError, MeasurePlan,
-    SPACE_MIN, Scratch, check_space, compare, device_name, calibration_file, measure, propose,
+    SPACE_MIN, Scratch, calibration_file, check_space, compare, device_name, measure, propose,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};

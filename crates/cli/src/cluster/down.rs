@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use hayloft_console::progress::{ProgressStep, say};
 use serde::Serialize;
 
-use super::launch::{self, Ended};
-use super::state::{Role, StateDir};
+use super::start_processes::{self, Ended};
+use super::state_directory::{Role, StateDir};
 use crate::args::DownArgs;
 use crate::error::CliError;
 

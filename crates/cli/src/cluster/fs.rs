@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 
 use hayloft_cluster::hadoop::{Hadoop, Jvm, class};
 
-use super::state::StateDir;
+use super::state_directory::StateDir;
 use crate::args::FsArgs;
 use crate::error::CliError;
 

@@ -19,8 +19,8 @@
 
 pub mod down;
 pub mod fs;
-mod launch;
-mod state;
+mod start_processes;
+mod state_directory;
 pub mod status;
 mod tour;
 pub mod up;

@@ -9,8 +9,8 @@ use hayloft_cluster::node::Kind;
 use hayloft_console::progress::say;
 use serde::Serialize;
 
-use super::launch::{self, Launcher};
-use super::state::{Role, StateDir, StoredCluster};
+use super::start_processes::{self, Launcher};
+use super::state_directory::{Role, StateDir, StoredCluster};
 use super::status::{self, StatusReport};
 use super::tour::{self, Tour};
 use crate::args::{Nodes, UpArgs};

@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::age::{ColdBy, Cutoff, PRECISION_KEY, Precision};
-use super::change::ChangeSums;
-use super::tree::{DirTree, FileSums};
+use super::cold_directories::{DirTree, FileSums};
+use super::set_policies::ChangeSums;
 use crate::error::CliError;
 
 /// A directory that is shown.

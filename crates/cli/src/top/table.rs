@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::ask_nodes::{ClusterView, NodeView};
 use super::finding::{Finding, Gravity, gravest};
 use super::rates::{ClassRates, DiskRates, NodeRates};
-use super::sample::{ClusterView, NodeView};
 use super::units::{bytes, number, rate, time, time_or_dash};
 
 /// Columns from which on all is shown.

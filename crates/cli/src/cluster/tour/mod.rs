@@ -18,8 +18,8 @@ use self::compare::{compare, describe};
 use self::search::{Search, search};
 use self::shell::{ROOT, Shell, listing_of, remove, size_of};
 pub use self::source::{Source, source};
-use super::launch::{self, Launcher};
-use super::state::{Copied, StoredCluster};
+use super::start_processes::{self, Launcher};
+use super::state_directory::{Copied, StoredCluster};
 use crate::error::CliError;
 
 /// One timed copy.

@@ -1,16 +1,16 @@
 //! `hayloft plan durability`: data lost a year, by formulas that a simulation checks.
 
 mod at_once;
-mod case;
 mod causes;
-mod chain;
-mod check;
+mod check_by_simulation;
+mod described_cluster;
 mod events;
+mod markov_chain;
 mod model;
-mod place;
 mod random;
 mod report;
 mod simulate;
+mod unit_places;
 
 use std::process::ExitCode;
 
@@ -20,8 +20,8 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::json::print_json;
 
-use self::case::{ClusterCase, Keeping, YEAR_SECONDS, hours, rate_of};
-use self::check::CheckedRow;
+use self::check_by_simulation::CheckedRow;
+use self::described_cluster::{ClusterCase, Keeping, YEAR_SECONDS, hours, rate_of};
 use self::model::LossForecast;
 
 /// Where the defaults come from.
@@ -184,8 +184,9 @@ fn planned(args: &DurabilityArgs) -> Result<DurabilityPlan, String> {
             } else {
                 1
             };
-            let raised = check::raised(keeping, domains);
-            let row = check::checked(&raised, keeping, *apart, args.seed, args.years)?;
+            let raised = check_by_simulation::raised(keeping, domains);
+            let row =
+                check_by_simulation::checked(&raised, keeping, *apart, args.seed, args.years)?;
             plan.checked.push(row);
         }
     }

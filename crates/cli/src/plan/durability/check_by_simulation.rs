@@ -5,8 +5,8 @@
 
 use serde::Serialize;
 
-use super::case::{ClusterCase, Keeping, YEAR_SECONDS, hours};
-use super::chain::number;
+use super::described_cluster::{ClusterCase, Keeping, YEAR_SECONDS, hours};
+use super::markov_chain::number;
 use super::model::{LossForecast, forecast};
 use super::simulate::Simulation;
 

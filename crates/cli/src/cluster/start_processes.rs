@@ -14,7 +14,7 @@ use hayloft_cluster::process::{Process, Signal, tail};
 use hayloft_cluster::{ClusterError, http, ports};
 use hayloft_console::progress::{ProgressStep, say};
 
-use super::state::{Role, StateDir, StoredCluster};
+use super::state_directory::{Role, StateDir, StoredCluster};
 use crate::error::CliError;
 
 /// How long a process may take to come up.

@@ -9,9 +9,9 @@ use hayloft_wire::proto::namespace::DirectoryListing;
 use tokio::task::JoinSet;
 
 use super::age::Cutoff;
-use super::namenode::{ActiveNameNode, refused};
+use super::ask_namenode::{ActiveNameNode, refused};
+use super::cold_directories::{DirTree, FileClass, ScannedFile};
 use super::spool::{Spool, unspooled};
-use super::tree::{DirTree, FileClass, ScannedFile};
 use crate::error::CliError;
 
 /// Listings under way at once. A NameNode has 10 handlers by default, and others want them too.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::case::{ClusterCase, Keeping};
+use super::described_cluster::{ClusterCase, Keeping};
 use super::events::{PARITY, SimulatedUnit, UnitState};
 use super::random::SeededRandom;
 
@@ -64,7 +64,7 @@ impl UnitPlaces {
             None => (1, 1),
         };
         let on_node = per_disk * f64::from(case.disks);
-        let groups = random.rounded(on_node / super::chain::number(units));
+        let groups = random.rounded(on_node / super::markov_chain::number(units));
         let mut free: Vec<Vec<u32>> = vec![Vec::new(); case.nodes as usize];
         for node in 0..case.nodes {
             for _ in 0..groups {

@@ -49,8 +49,8 @@ impl Keeping {
 
     /// Bytes on disks for each byte of a file.
     pub fn raw(&self) -> f64 {
-        let units = |shape: ParityShape| super::chain::number(shape.units());
-        let share = |shape| units(shape) / super::chain::number(shape.data());
+        let units = |shape: ParityShape| super::markov_chain::number(shape.units());
+        let share = |shape| units(shape) / super::markov_chain::number(shape.data());
         f64::from(self.replicas) * self.parity.map_or(1.0, share)
     }
 }
@@ -168,7 +168,7 @@ impl ClusterCase {
     /// A Hayloft node rebuilds one replica after another. So it writes no faster than one disk, and
     /// reads K others meanwhile.
     pub fn rebuilt_a_year(&self, shape: ParityShape) -> f64 {
-        let moved = super::chain::number(shape.data() + 1);
+        let moved = super::markov_chain::number(shape.data() + 1);
         let side_by_side = f64::from(self.disks.saturating_sub(1).max(1)) / moved;
         self.disk_bytes_s * self.share * side_by_side.min(1.0) * YEAR_SECONDS
     }

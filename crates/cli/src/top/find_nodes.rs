@@ -9,7 +9,7 @@ use hayloft_cluster::http::{self, HttpLimits};
 use hayloft_conf::{Configuration, HostPort};
 use serde_json::Value;
 
-use super::parse::shown;
+use super::parse_live::shown;
 use crate::error::CliError;
 
 /// Nodes that are looked at; of a larger cluster the first by name.

@@ -9,7 +9,7 @@ use hayloft_cluster::http;
 use hayloft_conf::{Configuration, HostPort, NameNodeAddr};
 
 use super::age::{PRECISION_KEY, Precision};
-use super::namenode::choose;
+use super::ask_namenode::choose;
 
 /// Key of a NameNode's HTTP address, with the suffixes of its other addresses.
 const HTTP_ADDRESS: &str = "dfs.namenode.http-address";

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use hayloft_cluster::http::HttpLimits;
 use serde_json::json;
 
+use super::find_nodes::{KnownNode, NodeSource, fetch};
 use super::finding::{Finding, Gravity, gravest};
-use super::nodes::{KnownNode, NodeSource, fetch};
-use super::parse::{NodeFigures, parse};
+use super::parse_live::{NodeFigures, parse};
 use super::rates::{DiskRates, NodeRates, between};
 
 /// Nodes that are asked at once.

@@ -7,10 +7,10 @@ use hayloft_rpc::RpcError;
 use hayloft_wire::proto::file_status::{FileType, HdfsFileStatus};
 
 use super::age::Cutoff;
-use super::live::{self, LiveScan};
-use super::namenode::{ActiveNameNode, PolicyNames, refused};
+use super::ask_namenode::{ActiveNameNode, PolicyNames, refused};
+use super::cold_directories::DirTree;
+use super::scan_listings::{self, LiveScan};
 use super::spool::{Spool, unspooled};
-use super::tree::DirTree;
 use super::undo::{ColdTarget, UndoWriter};
 use crate::error::CliError;
 

@@ -6,8 +6,8 @@ use hayloft_rpc::RpcError;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::live;
-use super::namenode::{ActiveNameNode, refused};
+use super::ask_namenode::{ActiveNameNode, refused};
+use super::scan_listings;
 use super::undo::ColdTarget;
 use crate::error::CliError;
 
@@ -98,7 +98,7 @@ async fn one(
         PolicyChange::Set(policy) => namenode.set_policy(path, Some(policy)).await,
         PolicyChange::PutBack(set) => match namenode.status(path).await {
             Ok(None) => return Ok(Done::Missing),
-            Ok(Some(now)) if live::policy_of(&now) != *set => return Ok(Done::Left),
+            Ok(Some(now)) if scan_listings::policy_of(&now) != *set => return Ok(Done::Left),
             Ok(Some(_)) => namenode.set_policy(path, target.before.as_deref()).await,
             Err(error) => Err(error),
         },
