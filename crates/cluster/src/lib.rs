@@ -6,22 +6,22 @@
 //! - [`wait`]: deadlines and polling, [`http`]: the few bytes of HTTP that ask a daemon's web port;
 //! - [`ports`]: ports that stay ours over a restart;
 //! - [`process`]: children that die with us (or outlive us, when asked), with their logs;
-//! - [`identity`]: whether a recorded process is still that process;
-//! - [`place`]: this host or a network namespace, and whether a process outlives us;
+//! - [`process_identity`]: whether a recorded process is still that process;
+//! - [`where_processes_run`]: this host or a network namespace, and whether a process outlives us;
 //! - [`hadoop`]: where Hadoop's jars are and how its programs are started;
-//! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `yarn-site.xml`, `log4j.properties`;
+//! - [`hadoop_conf`]: `core-site.xml`, `hdfs-site.xml`, `yarn-site.xml`, `log4j.properties`;
 //! - [`node`], [`namenode`]: the roles, and what can be done to them.
 
-pub mod conf;
 pub mod error;
 pub mod hadoop;
+pub mod hadoop_conf;
 pub mod http;
-pub mod identity;
 pub mod namenode;
 pub mod node;
-pub mod place;
 pub mod ports;
 pub mod process;
+pub mod process_identity;
 pub mod wait;
+pub mod where_processes_run;
 
 pub use error::{ClusterError, Result};

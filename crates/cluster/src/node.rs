@@ -6,9 +6,9 @@ mod virtual_nodes;
 pub use spec::{Kind, NodeSite, NodeSpec, VolumeSpec};
 pub use virtual_nodes::VirtualSite;
 
-use crate::conf::Conf;
 use crate::error::{ClusterError, Result};
 use crate::hadoop::{Hadoop, Jvm, class, hayloft_binary};
+use crate::hadoop_conf::Conf;
 use crate::namenode::not_running;
 use crate::process::{Process, Signal, Spawn};
 use std::path::{Path, PathBuf};

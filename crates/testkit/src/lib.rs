@@ -45,7 +45,7 @@ pub mod striped;
 pub mod suite;
 pub mod yarn;
 
-pub use hayloft_cluster::{conf, http, identity, namenode, node, place, ports, process, wait};
+pub use hayloft_cluster::{hadoop_conf, http, process_identity, namenode, node, where_processes_run, ports, process, wait};
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use driver::Driver;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
-use hayloft_cluster::identity::ProcessIdentity;
+use hayloft_cluster::process_identity::ProcessIdentity;
 use hayloft_cluster::node::{Kind, VirtualSite};
 
 /// Version of `cluster.json`.
