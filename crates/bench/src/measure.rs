@@ -8,7 +8,7 @@ use super::trace::{Requests, Tracer};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::load::{LoadLatencies, LoadOutcome};
 use hayloft_testkit::machine::{self, Device};
-use hayloft_testkit::procfs::{self, Usage};
+use hayloft_testkit::process_usage::{self, Usage};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::machine;
 use hayloft_testkit::node::{Kind, NodeSpec};
-use hayloft_testkit::procfs;
+use hayloft_testkit::process_usage;
 use hayloft_testkit::wait::{self, Seen};
 use serde_json::json;
 use std::io::ErrorKind;

@@ -10,7 +10,7 @@ use hayloft_bench::fair::counters::waited_s;
 
 use super::describe::Description;
 use super::net;
-use hayloft_testkit::procfs;
+use hayloft_testkit::process_usage;
 
 /// How often processes are looked at while jobs run.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@
 //! - [`cluster`]: roles on this host, for tests and benchmarks;
 //! - [`driver`]: stock clients by request;
 //! - [`yarn`]: ResourceManager and NodeManagers for MapReduce, on this host or the lab's;
-//! - [`procfs`]: memory, descriptors and CPU time of a process;
+//! - [`process_usage`]: memory, descriptors and CPU time of a process;
 //! - `modelled` (feature of that name): hard disks with modelled service times;
 //! - [`mounts`]: small disks that can be filled and broken;
 //! - [`striped`]: where the internal blocks of erasure-coded files are;
@@ -38,14 +38,16 @@ pub mod parity;
 pub mod pattern;
 #[cfg(feature = "load")]
 pub mod power;
-pub mod procfs;
+pub mod process_usage;
 pub mod relay;
 pub mod striped;
 #[cfg(feature = "cluster")]
 pub mod suite;
 pub mod yarn;
 
-pub use hayloft_cluster::{hadoop_conf, http, process_identity, namenode, node, where_processes_run, ports, process, wait};
+pub use hayloft_cluster::{
+    hadoop_conf, http, namenode, node, ports, process, process_identity, wait, where_processes_run,
+};
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use driver::Driver;

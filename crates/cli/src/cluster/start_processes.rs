@@ -4,13 +4,13 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hayloft_cluster::hadoop_conf::Conf;
 use hayloft_cluster::hadoop::{Hadoop, Jvm};
-use hayloft_cluster::process_identity::ProcessIdentity;
+use hayloft_cluster::hadoop_conf::Conf;
 use hayloft_cluster::namenode::{NameNode, NameNodeSite};
 use hayloft_cluster::node::{Kind, Node, NodeSite, NodeSpec, VirtualSite, VolumeSpec};
-use hayloft_cluster::where_processes_run::Place;
 use hayloft_cluster::process::{Process, Signal, tail};
+use hayloft_cluster::process_identity::ProcessIdentity;
+use hayloft_cluster::where_processes_run::Place;
 use hayloft_cluster::{ClusterError, http, ports};
 use hayloft_console::progress::{ProgressStep, say};
 

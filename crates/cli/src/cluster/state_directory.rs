@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
-use hayloft_cluster::process_identity::ProcessIdentity;
 use hayloft_cluster::node::{Kind, VirtualSite};
+use hayloft_cluster::process_identity::ProcessIdentity;
 
 /// Version of `cluster.json`.
 const FORMAT: u32 = 1;

@@ -21,7 +21,7 @@ use crate::runner::table::Shown;
 use crate::runner::{Experiment, Run};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::modelled::HostedFileSystem;
-use hayloft_testkit::{machine, procfs};
+use hayloft_testkit::{machine, process_usage};
 
 /// The experiment.
 pub const FSCOST: Experiment = Experiment {

@@ -9,10 +9,10 @@
 //! that its NameNode refuses, leaves the others alone.
 
 mod error;
-pub(crate) mod process_limits;
 mod links_services;
 mod nodes_on_disk;
 mod ports;
+pub(crate) mod process_limits;
 mod start_to_stop;
 mod stop_deadlines;
 
@@ -73,7 +73,9 @@ pub async fn run(
         .xceivers
         .limit_connections(machinery.shares.transfers);
     tokio::spawn(process_limits::report(shutdown.child_token()));
-    tokio::spawn(process_limits::keep_a_blocking_thread(shutdown.child_token()));
+    tokio::spawn(process_limits::keep_a_blocking_thread(
+        shutdown.child_token(),
+    ));
     let running = start_all(opened, start, &machinery, &shutdown).await?;
     let alone = running.len() == 1;
     let outcomes = join_all(running.into_iter().map(|(name, node)| async move {

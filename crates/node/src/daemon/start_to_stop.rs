@@ -12,9 +12,9 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span, info, info_span};
 
 use super::StartError;
-use super::process_limits::ClientShares;
 use super::links_services::{Node, ToldOfStore, settings};
 use super::ports::Bound;
+use super::process_limits::ClientShares;
 use super::stop_deadlines::{self, Deadline};
 use crate::activity::NodeActivity;
 use crate::http::Periods;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::WebHost;
-use super::jmx_attributes::Attributes;
 use super::jmx::Bean;
+use super::jmx_attributes::Attributes;
 use crate::activity::{Count, MeanUnit, NodeActivity, Timed};
 use crate::xceiver::Activity;
 use hayloft_rpc::server::MethodTimes;

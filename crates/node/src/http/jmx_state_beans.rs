@@ -8,8 +8,8 @@ use hayloft_store::VolumeReport;
 use hayloft_wire::proto::hdfs_server::NnHaState;
 use serde_json::{Value, json};
 
-use super::jmx_attributes::Attributes;
 use super::jmx::Bean;
+use super::jmx_attributes::Attributes;
 use super::{WebHost, jmx_count_beans};
 use crate::identity::SOFTWARE_VERSION;
 use crate::xceiver::Activity;
@@ -251,6 +251,9 @@ fn memory() -> Bean {
     of.set("MemNonHeapMaxM", -1.0);
     of.set("GcCount", 0);
     of.set("GcTimeMillis", 0);
-    of.set("ThreadsRunnable", super::conf_stacks_loglevel::threads().len());
+    of.set(
+        "ThreadsRunnable",
+        super::conf_stacks_loglevel::threads().len(),
+    );
     of.bean("JvmMetrics")
 }

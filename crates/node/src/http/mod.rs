@@ -19,23 +19,23 @@
 //!
 //! Its threads serve nothing else, so that no request takes one from the data path.
 
-mod jmx_count_beans;
-mod prom_counts;
-mod jmx_attributes;
-mod jmx_state_beans;
 mod cached;
-mod prom_text;
-mod jmx;
-mod log_files;
-mod prom_state;
-mod page;
 mod conf_stacks_loglevel;
-mod stalled_connections;
+mod jmx;
+mod jmx_attributes;
+mod jmx_count_beans;
+mod jmx_state_beans;
+mod log_files;
+mod page;
 mod patterns;
 mod percent;
 mod periods;
+mod prom_counts;
+mod prom_state;
+mod prom_text;
 mod scan_report;
 mod server;
+mod stalled_connections;
 mod tls;
 mod webhdfs;
 
@@ -193,7 +193,11 @@ async fn jmx(State(host): Web, RawQuery(query): RawQuery) -> Response {
         parameter(query.as_deref(), "get"),
         parameter(query.as_deref(), "qry"),
     );
-    let answer = jmx::answer(jmx_state_beans::all(&*host), get.as_deref(), pattern.as_deref());
+    let answer = jmx::answer(
+        jmx_state_beans::all(&*host),
+        get.as_deref(),
+        pattern.as_deref(),
+    );
     let (status, body) = answer;
     let mut response = text("application/json; charset=utf8", body);
     *response.status_mut() = status;
@@ -238,7 +242,8 @@ async fn log_level(State(host): Web, RawQuery(query): RawQuery) -> Response {
     }
     let log = parameter(query.as_deref(), "log");
     let level = parameter(query.as_deref(), "level");
-    let page = conf_stacks_loglevel::log_level(daemonlog::installed(), log.as_deref(), level.as_deref());
+    let page =
+        conf_stacks_loglevel::log_level(daemonlog::installed(), log.as_deref(), level.as_deref());
     text("text/html;charset=utf-8", page)
 }
 

@@ -8,7 +8,7 @@ use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::prom_text::Exposition;
-use super::{WebHost, prom_counts, jmx_state_beans};
+use super::{WebHost, jmx_state_beans, prom_counts};
 use crate::memory::resident_bytes;
 use crate::xceiver::Activity;
 

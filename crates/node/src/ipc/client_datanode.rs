@@ -20,9 +20,9 @@ use tracing::info;
 
 use hayloft_wire::rpc::names;
 
-use super::reconfiguration_protocol;
 use super::context::{Context, decode, impossible};
 use super::permissions::short_name;
+use super::reconfiguration_protocol;
 use hayloft_conf::HostPort;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;

@@ -8,8 +8,8 @@ use hayloft_wire::frame;
 use hayloft_wire::ids::IdError;
 use hayloft_wire::schema::WireMessage;
 
-use super::host::Host;
 use super::apply_changed_keys::Reconfiguration;
+use super::host::Host;
 use super::permissions::Users;
 
 /// What the methods work with.

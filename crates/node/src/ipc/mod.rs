@@ -11,14 +11,14 @@
 //! | [`host`] | what all this needs of the node around it |
 //!
 
+pub mod apply_changed_keys;
 mod client_datanode;
-mod reconfiguration_protocol;
 mod context;
 pub mod host;
 mod inter_datanode;
-mod served_protocols;
-pub mod apply_changed_keys;
 mod permissions;
+mod reconfiguration_protocol;
+mod served_protocols;
 
 use std::sync::Arc;
 use std::time::Duration;

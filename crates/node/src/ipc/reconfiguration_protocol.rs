@@ -11,8 +11,8 @@ use hayloft_wire::proto::reconfiguration::{
 };
 use hayloft_wire::rpc::names;
 
-use super::context::{Context, decode};
 use super::apply_changed_keys;
+use super::context::{Context, decode};
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hayloft_wire::rpc::names;
 
 use super::context::Context;
-use super::{client_datanode, reconfiguration_protocol, inter_datanode};
+use super::{client_datanode, inter_datanode, reconfiguration_protocol};
 use hayloft_rpc::server::Service;
 use hayloft_rpc::server::fault::RpcFault;
 use hayloft_rpc::server::{Caller, RpcCall};

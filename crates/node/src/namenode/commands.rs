@@ -16,8 +16,8 @@ use tokio::sync::{RwLock, Semaphore, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::queued_command::Order;
 use super::pool_service::PoolService;
+use super::queued_command::Order;
 use super::work::NodeWork;
 use crate::activity::{Count, Timed};
 use hayloft_conf::keys;

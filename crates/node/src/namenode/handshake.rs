@@ -11,7 +11,9 @@ use tokio::time::Instant;
 
 use super::actor_news::{Actor, Phase};
 use super::pool_service::PoolService;
-use super::registration_checks::{Namespace, demands_authorization, demands_tokens, may_succeed_later};
+use super::registration_checks::{
+    Namespace, demands_authorization, demands_tokens, may_succeed_later,
+};
 use hayloft_conf::keys;
 use hayloft_rpc::{RpcError, Trouble};
 

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::actor_news::{Actor, End};
 use super::handshake::handshake;
-use super::queued_command::Order;
 use super::pool_service::PoolService;
+use super::queued_command::Order;
 use super::registration_checks::demands_tokens;
 use super::service_side::NodeSide;
 use super::settings;

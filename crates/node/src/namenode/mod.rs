@@ -23,24 +23,24 @@
 //! | `inventory`, `work` | what the store and the rest of the node do for them |
 
 mod active_namenode;
+mod actor_loops;
 mod actor_news;
 mod block_report;
 mod commands;
 mod error_reports;
-mod store_events;
 mod for_the_node;
 mod handshake;
 mod heartbeat;
 mod ibr;
 mod inventory;
-mod actor_loops;
 mod lifeline;
-mod queued_command;
 mod pool_service;
+mod queued_command;
 mod registration_checks;
 mod service_side;
 mod settings;
 mod start_actors;
+mod store_events;
 mod version;
 mod work;
 

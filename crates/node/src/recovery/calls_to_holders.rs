@@ -14,8 +14,8 @@ use hayloft_wire::proto::interdatanode::{
     UpdateReplicaUnderRecoveryResponse,
 };
 
-use super::which_replicas_stay::Replica;
 use super::when_another_leads;
+use super::which_replicas_stay::Replica;
 use crate::ipc::host::Host;
 use hayloft_conf::keys;
 use hayloft_rpc::{INTER_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions};

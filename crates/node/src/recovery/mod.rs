@@ -20,10 +20,10 @@ mod check_order;
 mod lead;
 #[cfg(test)]
 mod lead_tests;
-mod which_replicas_stay;
-#[cfg(test)]
-mod rules_tests;
 mod waiting_orders;
 pub(crate) mod when_another_leads;
+mod which_replicas_stay;
+#[cfg(test)]
+mod which_replicas_stay_tests;
 
 pub use waiting_orders::BlockRecovery;

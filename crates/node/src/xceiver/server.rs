@@ -15,7 +15,9 @@ use tracing::Instrument as _;
 use super::block_receiver;
 use super::context::{AfterOperation, Xceivers};
 use super::error::XferError;
-use super::ops::{block_checksum, block_group_checksum, read_block, copy_and_replace, transfer_block};
+use super::ops::{
+    block_checksum, block_group_checksum, copy_and_replace, read_block, transfer_block,
+};
 use super::settings::Settings;
 use super::stats::{Activity, Gauge};
 use crate::activity::{Count, Timed};
@@ -279,7 +281,9 @@ async fn perform(
     match request {
         OpRequest::WriteBlock(request) => block_receiver::write_block(x, conn, *request).await,
         OpRequest::ReadBlock(request) => read_block::read_block(x, conn, *request).await,
-        OpRequest::ReplaceBlock(request) => copy_and_replace::replace_block(x, conn, *request).await,
+        OpRequest::ReplaceBlock(request) => {
+            copy_and_replace::replace_block(x, conn, *request).await
+        }
         OpRequest::CopyBlock(request) => copy_and_replace::copy_block(x, conn, *request).await,
         OpRequest::BlockChecksum(request) => {
             block_checksum::block_checksum(x, conn, *request).await

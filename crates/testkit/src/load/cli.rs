@@ -2,7 +2,7 @@
 
 use super::{Check, Data, LoadOutcome, LoadPlace, LoadSettings, Preads};
 use crate::error::{Result, TestkitError};
-use crate::procfs::{self, Usage};
+use crate::process_usage::{self, Usage};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};

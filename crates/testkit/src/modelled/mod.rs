@@ -15,7 +15,7 @@
 //!
 //! Needs root, FUSE, loop devices and `mkfs`; [`missing`] says what is not there.
 
-mod carrier;
+mod carrying_process;
 mod drive;
 mod fuse;
 pub mod host;
@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-pub use carrier::carry_if_asked;
+pub use carrying_process::carry_if_asked;
 pub use host::{Carried, HostedDisk, HostedFileSystem, HostedPlace};
 pub use leftovers::sweep;
 pub use model::Params;
@@ -173,7 +173,7 @@ impl ModelledDisk {
         if let Some(missing) = missing(disk.file_system) {
             return Err(missing);
         }
-        Self::carried_by(carrier::command(disk)?, log)
+        Self::carried_by(carrying_process::command(disk)?, log)
     }
 
     fn carried_by(mut command: Command, log: &Path) -> Result<Self> {

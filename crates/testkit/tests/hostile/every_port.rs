@@ -4,7 +4,7 @@ use crate::bytes::rpc_call;
 use crate::{BLOCK, CROWD, Lab, Port};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::{Kind, Node};
-use hayloft_testkit::procfs;
+use hayloft_testkit::process_usage;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Outcome, TestkitError, pattern};

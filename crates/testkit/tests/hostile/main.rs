@@ -11,7 +11,7 @@ use hayloft_testkit::error::Result;
 use hayloft_testkit::files::BlockOnNode;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::procfs::{self, Usage};
+use hayloft_testkit::process_usage::{self, Usage};
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, ClusterBuilder, Driver, Outcome, Suite, TestkitError, ports};

@@ -6,7 +6,7 @@ use hayloft_testkit::hadoop::hayloft_binary;
 use hayloft_testkit::node::{Kind, NodeSpec};
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError, http, ports, procfs};
+use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError, http, ports, process_usage};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::SocketAddr;

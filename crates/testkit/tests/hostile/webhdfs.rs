@@ -4,7 +4,7 @@ use crate::{BLOCK, Lab, Port};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
-use hayloft_testkit::{Outcome, procfs};
+use hayloft_testkit::{Outcome, process_usage};
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -3,7 +3,7 @@
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::procfs;
+use hayloft_testkit::process_usage;
 use hayloft_testkit::striped::{EC_CELL, EcPolicy};
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};

@@ -16,7 +16,7 @@ use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::repository_root;
 use hayloft_testkit::node::{Kind, Node, NodeSpec, VolumeSpec};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, machine, procfs};
+use hayloft_testkit::{Cluster, Driver, machine, process_usage};
 
 const PATH: &str = "/hadiofs";
 /// What a device has beside the rounds' files, chunks.

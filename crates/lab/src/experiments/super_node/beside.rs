@@ -9,7 +9,7 @@ use crate::runner::{OURS, PeerTurn, Run};
 use crate::sample::Watch;
 use crate::workload::{self, WorkloadPhase};
 use hayloft_testkit::error::Result;
-use hayloft_testkit::procfs;
+use hayloft_testkit::process_usage;
 
 /// The virtual nodes, and by which directories the stock ones are.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];

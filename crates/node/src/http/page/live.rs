@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::super::prom_state::parity_states;
 use super::super::{WebHost, jmx_state_beans};
-use super::slow_on_average::sum;
 use super::finding::Finding;
+use super::slow_on_average::sum;
 use super::what_is_wrong::findings;
 use crate::activity::millis;
 use crate::memory::resident_bytes;

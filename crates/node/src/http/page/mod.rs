@@ -1,11 +1,11 @@
 //! `/`: the node at a glance, in one page without external resources. It has the numbers as of
 //! now in plain tables; its script draws what `/live` tells.
 
-mod slow_on_average;
 mod finding;
-mod what_is_wrong;
 mod live;
+mod slow_on_average;
 mod units;
+mod what_is_wrong;
 
 use std::fmt::Write as _;
 

@@ -7,8 +7,8 @@ use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::super::{WebHost, jmx_state_beans};
-use super::slow_on_average::slow_classes;
 use super::finding::Finding;
+use super::slow_on_average::slow_classes;
 use super::units::bytes;
 use crate::namenode::{ActorInfo, Phase};
 use crate::outliers::OutlierReports;

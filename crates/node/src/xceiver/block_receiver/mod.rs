@@ -2,16 +2,16 @@
 
 mod client_acks;
 pub mod completion;
-mod when_to_write;
+pub mod data_phase;
+mod end_signals;
 mod mirror;
 mod mirror_setup;
 mod open_replica;
 mod packet_responder;
 mod phase;
-pub mod data_phase;
 pub mod replica_sink;
-mod end_signals;
 pub mod verify_packets;
+mod when_to_write;
 mod write_counts;
 
 use std::time::Duration;
@@ -26,10 +26,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::outliers::PeerClock;
 use crate::xceiver::block_receiver::completion::Finish;
+use crate::xceiver::block_receiver::data_phase::Ends;
 use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::mirror_setup::{SetUp, next_hop};
 use crate::xceiver::block_receiver::open_replica::open_replica;
-use crate::xceiver::block_receiver::data_phase::Ends;
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
 use crate::xceiver::block_receiver::verify_packets::IncomingBlock;
 use crate::xceiver::block_receiver::write_counts::WriteRecord;

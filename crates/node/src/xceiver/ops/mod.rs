@@ -2,6 +2,6 @@
 
 pub mod block_checksum;
 pub mod block_group_checksum;
-pub mod read_block;
 pub mod copy_and_replace;
+pub mod read_block;
 pub mod transfer_block;

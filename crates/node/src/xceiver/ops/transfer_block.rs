@@ -157,7 +157,8 @@ async fn copy_to(
             "a copy of {block} without a target"
         )));
     };
-    let mut conn = connect_to_node::connect(&settings, &first.id, message.targets.len() + 1).await?;
+    let mut conn =
+        connect_to_node::connect(&settings, &first.id, message.targets.len() + 1).await?;
     let node = first.id.xfer_addr();
     let mut head = BytesMut::new();
     transfer::encode_request(&message, &mut head);

@@ -1,8 +1,8 @@
 //! Packets as they come in: parsed and checked once, here.
 
 mod buffer_wait;
-pub mod in_place;
 pub mod from_socket;
+pub mod in_place;
 
 use std::sync::Arc;
 

@@ -12,8 +12,8 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use tokio::time::timeout;
 
-use super::what_is_left::{InternalReplica, StripedGroup};
 use super::internal_block::{SourceRange, SourceStream};
+use super::what_is_left::{InternalReplica, StripedGroup};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::ops::read_block::after_read_error;

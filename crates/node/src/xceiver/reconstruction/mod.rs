@@ -13,13 +13,13 @@
 //! the width of a group, memory by a share of that for block data, taken as one buffer. Besides,
 //! each connection with a source has some 64 KiB, and 16 MiB where chunks are that large.
 
-mod decode;
-mod lost_block_checksum;
-mod what_is_left;
 mod check_order;
-mod internal_block;
 mod choose_sources;
+mod decode;
+mod internal_block;
+mod lost_block_checksum;
 mod targets;
+mod what_is_left;
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::settings::ReconstructionSettings;
 use crate::xceiver::stats::Activity;
-use decode::Decoding;
 use check_order::{Order, Target};
+use decode::Decoding;
 use targets::TargetStreams;
 
 pub use lost_block_checksum::checksum_of_lost;

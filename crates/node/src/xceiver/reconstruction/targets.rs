@@ -8,8 +8,8 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Stage};
 
-use super::decode::Sink;
 use super::check_order::Target;
+use super::decode::Sink;
 use crate::xceiver::block_sender::packets::Packets;
 use crate::xceiver::block_sender::range::Range;
 use crate::xceiver::context::Xceivers;
