@@ -35,7 +35,7 @@ pub fn start() {
         .with(filter)
         .with(lines)
         .init();
-    log_levels::install(Box::new(FilteredLog {
+    daemonlog::install(Box::new(FilteredLog {
         handle,
         levels: Mutex::new(parsed(&text)),
     }));

@@ -112,7 +112,7 @@ impl Planner<'_> {
                 Some((dir, policy)) if dir == file.dir => policy,
                 _ => {
                     let now = self.look(&tree.path(file.dir)).await?;
-                    let policy = now.as_ref().map_or(0, live::policy_of);
+                    let policy = now.as_ref().map_or(0, scan_listings::policy_of);
                     last_dir = Some((file.dir, policy));
                     policy
                 }
@@ -122,7 +122,7 @@ impl Planner<'_> {
             let Some(now) = now.filter(|now| self.is_still_cold(now)) else {
                 continue;
             };
-            let before = self.own(live::policy_of(&now), dir_policy, &path)?;
+            let before = self.own(scan_listings::policy_of(&now), dir_policy, &path)?;
             undo.push(&ColdTarget {
                 path,
                 directory: false,
@@ -133,7 +133,7 @@ impl Planner<'_> {
     }
 
     fn is_still_cold(&self, now: &HdfsFileStatus) -> bool {
-        let file = live::scanned(now);
+        let file = scan_listings::scanned(now);
         now.file_type() == FileType::IsFile
             && file.policy != self.cold_policy
             && self.cutoff.is_cold(file.modified_ms, file.accessed_ms)
@@ -151,7 +151,7 @@ impl Planner<'_> {
         };
         let above = if above.is_empty() { "/" } else { above };
         let now = self.look(above).await?;
-        Ok(now.as_ref().map_or(0, live::policy_of))
+        Ok(now.as_ref().map_or(0, scan_listings::policy_of))
     }
 
     /// The name of the policy of its own that a path with the policy `now` has, below a directory

@@ -301,9 +301,9 @@ impl Running {
         if node.stop_for_upgrade.is_cancelled() {
             info!("stopping for an upgrade: telling the writers that this node comes back");
             let expiration = node.config.get(&keys::RESTART_REPLICA_EXPIRATION);
-            let told = node.xceivers.announce_restart(stop::ANNOUNCE);
+            let told = node.xceivers.announce_restart(stop_deadlines::ANNOUNCE);
             let marked = node.store.mark_for_restart(expiration);
-            stop::announce(told, marked).await;
+            stop_deadlines::announce(told, marked).await;
         }
         info!("storage node stops");
         self.machinery.xceivers.forget(&node.store);

@@ -171,7 +171,7 @@ pub fn log_level(levels: Option<&dyn LogLevels>, log: Option<&str>, level: Optio
     let named = log.filter(|log| !log.trim().is_empty()).map(str::trim);
     if let Some(log) = named {
         say("Submitted Class Name", log);
-        match (levels, log_levels::target_of(log)) {
+        match (levels, daemonlog::target_of(log)) {
             (None, _) => say("Log Class", "none: this program's log has no levels"),
             (_, None) => say("Log Class", "none: nothing here logs under this name"),
             (Some(levels), Some(target)) => {

@@ -154,14 +154,14 @@ async fn copy_and_switch(
         let data_files = to.volume.data_files();
         let clean = move || data_files.remove_tree(&dir);
         // The first error is the one to report; what stays goes at the next start.
-        let _ = files::on_disk(to, IoClass::Balancer, IoOp::Unlink, &scratch.dir, clean).await;
+        let _ = file_pair::on_disk(to, IoClass::Balancer, IoOp::Unlink, &scratch.dir, clean).await;
     }
     let bytes = copied.map_err(failed)?;
     let _latch = pool.latches.acquire(id).await;
     let unchanged = pool.map.is_finalized(id, &replica);
     let target = scratch.at(to.paths.finalized_dir(id));
     let target = unchanged.then_some(target);
-    files::settle_copy(to, scratch, target, replica.pinned)
+    file_pair::settle_copy(to, scratch, target, replica.pinned)
         .await
         .map_err(failed)?;
     if !unchanged {
@@ -213,7 +213,7 @@ async fn bring(
         let link = move || link_pair(&old, &new, len);
         let path = scratch.data();
         let class = IoClass::Balancer;
-        let linked = files::on_disk_with_sync(to, class, IoOp::Link, &path, true, link).await?;
+        let linked = file_pair::on_disk_with_sync(to, class, IoOp::Link, &path, true, link).await?;
         if let Some(bytes) = linked {
             return Ok(bytes);
         }
@@ -236,7 +236,7 @@ pub(super) fn link_pair(from: &Pair, to: &Pair, len: u64) -> io::Result<Option<u
             }
             other => other?,
         }
-        files::sync_file(&new)?;
+        file_pair::sync_file(&new)?;
     }
     let (data, meta) = (fs::metadata(to.data())?, fs::metadata(to.meta())?);
     if data.len() != len {
@@ -269,7 +269,7 @@ pub(super) async fn copy_verified(
     let (read_path, write_path) = (source.data(), scratch.data());
     let (pair, data_files) = (source.clone(), from.volume.data_files());
     let open = move || Source::open(&data_files, &pair, len);
-    let mut reading = files::on_disk(from, CLASS, IoOp::Read, &read_path, open).await?;
+    let mut reading = file_pair::on_disk(from, CLASS, IoOp::Read, &read_path, open).await?;
     let (pair, meta) = (scratch.clone(), Arc::clone(&reading.meta));
     let data_files = to.volume.data_files();
     let create = move || {
@@ -279,12 +279,12 @@ pub(super) async fn copy_verified(
         copy.sync_all()?;
         data_files.open(&pair.data(), OpenMode::CreateNew)
     };
-    let mut copy = files::on_disk(to, CLASS, IoOp::Write, &write_path, create).await?;
+    let mut copy = file_pair::on_disk(to, CLASS, IoOp::Write, &write_path, create).await?;
     let checksum = reading.checksum;
     let mut at = 0;
     loop {
         let read = move || reading.next().map(|piece| (reading, piece));
-        let (rest, piece) = files::on_disk(from, CLASS, IoOp::Read, &read_path, read).await?;
+        let (rest, piece) = file_pair::on_disk(from, CLASS, IoOp::Read, &read_path, read).await?;
         if piece.is_empty() {
             break;
         }
@@ -292,9 +292,9 @@ pub(super) async fn copy_verified(
         let offset = at;
         at += piece.len() as u64;
         let write = move || copy.write_all_at(&piece, offset).map(|()| copy);
-        copy = files::on_disk(to, CLASS, IoOp::Write, &write_path, write).await?;
+        copy = file_pair::on_disk(to, CLASS, IoOp::Write, &write_path, write).await?;
     }
-    files::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync()).await?;
+    file_pair::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync()).await?;
     Ok(checksum)
 }
 

@@ -147,7 +147,7 @@ impl Sides<'_> {
             self.refuse_changed()?;
             let copy = scratch.clone();
             let link = move || link_pair(&source, &copy, len);
-            files::on_disk_with_sync(to, CLASS, IoOp::Link, &path, true, link).await
+            file_pair::on_disk_with_sync(to, CLASS, IoOp::Link, &path, true, link).await
         };
         match linked {
             Ok(Some(bytes)) => self.settle(to, scratch, bytes, true).await.map(Some),
@@ -194,7 +194,7 @@ impl Sides<'_> {
         let wanted = self.refuse_second().and_then(|()| self.refuse_changed());
         let target = scratch.at(to.paths.finalized_dir(self.id));
         let target = wanted.is_ok().then_some(target);
-        files::settle_copy(to, scratch, target, self.replica.pinned)
+        file_pair::settle_copy(to, scratch, target, self.replica.pinned)
             .await
             .map_err(|error| self.failed(to, error))?;
         wanted?;
@@ -216,5 +216,5 @@ async fn discard(to: &BlockPoolSlice, scratch: &Pair) {
     let dir = scratch.dir.clone();
     let data_files = to.volume.data_files();
     let clean = move || data_files.remove_tree(&dir);
-    let _ = files::on_disk(to, CLASS, IoOp::Unlink, &scratch.dir, clean).await;
+    let _ = file_pair::on_disk(to, CLASS, IoOp::Unlink, &scratch.dir, clean).await;
 }

@@ -138,7 +138,7 @@ impl Taken {
     fn note(&mut self, volume: &Volume, capacity: u64) {
         self.used_then = self.used_then.saturating_add(volume.used_then.get());
         // The space is one: what the configuration keeps free of it counts once.
-        let reserved = space::reserved_bytes(capacity, volume.reserved);
+        let reserved = space_told::reserved_bytes(capacity, volume.reserved);
         self.reserved = self.reserved.max(reserved);
     }
 }
@@ -218,7 +218,7 @@ impl FileSystemSpace {
             share.not_taken_beside = taken.beside.not_taken;
         }
         drop(state);
-        let numbers = space::numbers(
+        let numbers = space_told::numbers(
             space,
             ReservedSpace::larger(taken.reserved, 0),
             taken.used_then,
@@ -237,7 +237,7 @@ impl FileSystemSpace {
     pub fn numbers_of(&self, volume: &Volume) -> Numbers {
         let (whole, sharers) = self.whole(volume);
         let waiting = volume.reserved_for_replicas.get();
-        space::part(whole, volume.used(), waiting, sharers)
+        space_told::part(whole, volume.used(), waiting, sharers)
     }
 
     /// Bytes that may be promised to replicas on `volume`: all that is free on the file system.

@@ -254,7 +254,7 @@ async fn copy_shortened(
     let to = scratch.at(slice.paths.finalized_dir(new_id));
     let path = from.data();
     let data_files = slice.volume.data_files();
-    let checksum = files::on_disk_with_sync(
+    let checksum = file_pair::on_disk_with_sync(
         &slice,
         IoClass::Replication,
         IoOp::Write,
@@ -275,9 +275,9 @@ async fn copy_shortened(
             cut.make((0, None)).map_err(|(_, e)| e)?;
             // The original was on the device for long, and commit rounds know of writers' files
             // only.
-            files::sync_data(&data_files, &scratch.data())?;
-            files::sync_file(&scratch.meta())?;
-            files::move_pair(&scratch, &to, true)?;
+            file_pair::sync_data(&data_files, &scratch.data())?;
+            file_pair::sync_file(&scratch.meta())?;
+            file_pair::move_pair(&scratch, &to, true)?;
             Ok(checksum)
         },
     )

@@ -263,14 +263,14 @@ fn node(address: &SocketAddr) -> DatanodeInfo {
 
 /// Runs a load and says what it took, here and in the nodes.
 fn measured(pids: &[u32], load: impl FnOnce() -> Result<LoadOutcome>) -> Result<Value> {
-    let usages = || -> Result<Vec<Usage>> { pids.iter().map(|&pid| procfs::usage(pid)).collect() };
+    let usages = || -> Result<Vec<Usage>> { pids.iter().map(|&pid| process_usage::usage(pid)).collect() };
     for &pid in pids {
-        procfs::reset_peak(pid);
+        process_usage::reset_peak(pid);
     }
     let before = usages()?;
-    let own_before = procfs::usage(std::process::id())?;
+    let own_before = process_usage::usage(std::process::id())?;
     let outcome = load()?;
-    let own = procfs::usage(std::process::id())?;
+    let own = process_usage::usage(std::process::id())?;
     let after = usages()?;
     let bytes = as_f64(outcome.tally.bytes);
     let seconds = outcome.took.as_secs_f64();

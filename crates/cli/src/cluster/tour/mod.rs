@@ -234,7 +234,7 @@ fn read_back(
 }
 
 fn used(cluster: &StoredCluster) -> u64 {
-    launch::namesystem(cluster)
+    start_processes::namesystem(cluster)
         .ok()
         .and_then(|counts| counts["CapacityUsed"].as_u64())
         .unwrap_or(0)

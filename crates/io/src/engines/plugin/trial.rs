@@ -48,7 +48,7 @@ pub fn try_plugins_by(program: &Path, words: &[&str]) {
 /// When there is no standard output to say it to.
 pub fn load_plugin_for_trial(path: &Path) -> io::Result<()> {
     let line = one_line_process::Line::take()?;
-    match table::load(path) {
+    match load_and_check::load(path) {
         Ok(_) => line.say(LOADED),
         Err(why) => line.say(&why),
     }
@@ -62,10 +62,10 @@ pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
     let identity = object::look_at(path)?;
     let known = || unpoisoned::lock(&LOADED_HERE);
     if known().contains(path) {
-        return table::load(path);
+        return load_and_check::load(path);
     }
     let Some((program, words)) = TRIER.get() else {
-        return table::load(path);
+        return load_and_check::load(path);
     };
     let answer = tried(Command::new(program).args(words).arg(path));
     match answer.map_err(|e| format!("it cannot be tried in a process of its own: {e}"))? {
@@ -77,7 +77,7 @@ pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
     if !identity.is_at(path) {
         return Err(changed());
     }
-    let loaded = table::load(path)?;
+    let loaded = load_and_check::load(path)?;
     if !identity.is_at(path) {
         return Err(changed());
     }

@@ -80,7 +80,7 @@ impl Stub {
         let mut kept = state.extents.clone();
         let gone = cut_to(&mut kept, units_for(state.len));
         // Where the attribute cannot be written it names them, so they stay taken.
-        if gone.is_empty() || place::write(file, id, &kept).is_err() {
+        if gone.is_empty() || extents_attribute::write(file, id, &kept).is_err() {
             return Vec::new();
         }
         gone
@@ -178,7 +178,7 @@ impl<D: Blocking> StubFile<D> {
                 }
             }
         }
-        let noted = place::write(&self.file, &self.volume.adopted.id, &state.extents);
+        let noted = extents_attribute::write(&self.file, &self.volume.adopted.id, &state.extents);
         if let Err(errno) = noted {
             self.undo(state, before, &[])?;
             return Err(self.failed(IoOp::Allocate, errno));
@@ -266,7 +266,7 @@ impl<D: Blocking> StubFile<D> {
         if gone.is_empty() {
             return Ok(());
         }
-        place::write(&self.file, &self.volume.adopted.id, &kept).map_err(failed)?;
+        extents_attribute::write(&self.file, &self.volume.adopted.id, &kept).map_err(failed)?;
         state.extents = kept;
         self.volume.give_up(&gone)
     }

@@ -315,7 +315,7 @@ async fn fetch(
         throttle: &x.throttles().balancer,
         acks: None,
     };
-    pipeline::run(x, &settings, incoming, ends).await?;
+    data_phase::run(x, &settings, incoming, ends).await?;
     let _courtesy = proxy
         .read_exact_small(COPY_DONE.len(), Some(COPY_DONE_WAIT))
         .await;

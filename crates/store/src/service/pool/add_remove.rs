@@ -265,7 +265,7 @@ async fn refuse_with_replicas(store: &Arc<StoreState>, id: &PoolId) -> Result<()
         let found = volume
             .meta(IoClass::Delete)
             .run(IoOp::List, &root, move |root| {
-                load::first_replica(root)
+                found_at_start::first_replica(root)
                     .map_err(|e| IoError::from_std(IoOp::List, root, &e).with_context(e))
             })
             .await

@@ -85,7 +85,7 @@ async fn try_slice(
     let loaded = volume
         .meta(IoClass::ClientRead)
         .run(IoOp::List, &root, move |root| {
-            load::load(&paths, &options, &progress)
+            found_at_start::load(&paths, &options, &progress)
                 .map_err(|e| IoError::from_std(IoOp::List, root, &e).with_context(e))
         })
         .await
@@ -207,7 +207,7 @@ async fn verify_one(
             .volume
             .meta(IoClass::Scan)
             .run(IoOp::Other, &dir, move |dir| {
-                load::is_whole(&files, &paths, block)
+                found_at_start::is_whole(&files, &paths, block)
                     .map_err(|e| IoError::from_std(IoOp::Read, dir, &e))
             });
         match whole.await {

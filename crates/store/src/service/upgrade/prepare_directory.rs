@@ -68,7 +68,7 @@ fn settle(
     let root = &paths.root;
     match Present::look(root)?.judge() {
         Ok(None) => {}
-        Ok(Some(unfinished)) => transition::finish(root, unfinished)?,
+        Ok(Some(unfinished)) => upgrade_or_roll_back::finish(root, unfinished)?,
         Err(text) => {
             return Ok(Err(format!(
                 "{text}: {} is in a state that no upgrade or rollback leaves. Restore it from a \
@@ -89,7 +89,7 @@ fn settle(
             Err(refusal) => return Ok(Err(refusal)),
             Ok(Fits::Same) => false,
             Ok(Fits::Older) => {
-                transition::upgrade(data_files, paths, &version_of(spec))?;
+                upgrade_or_roll_back::upgrade(data_files, paths, &version_of(spec))?;
                 false
             }
         },
@@ -125,7 +125,7 @@ fn go_back(paths: &PoolPaths, spec: &PoolSpec) -> io::Result<Result<(), Refusal>
         if let Some(refusal) = refusal {
             return Ok(Err(refusal));
         }
-        transition::roll_back(root)?;
+        upgrade_or_roll_back::roll_back(root)?;
     } else {
         let restored = restore(&trash, &paths.current(), 0)?;
         info!(pool = %root.display(), restored, "restored block files from trash");
