@@ -1,6 +1,19 @@
 //! The launcher of real processes: a stock NameNode, and nodes, stock or Hayloft's. `hayloft up`,
 //! the tests, the benchmarks and the lab's hosts all start their clusters with it.
 //!
+//! - `error`: what can go wrong with the processes of a cluster, and what to do about it
+//! - `hadoop`: where the stock Hadoop is and how its programs are started
+//! - `hadoop_conf`: Hadoop configuration directories
+//! - `http`: the few bytes of HTTP that the commands and tests need
+//! - `namenode`: a stock NameNode process
+//! - `node`: a storage node: stock DataNode or Hayloft, on the same directories and ports
+//! - `ports`: ports chosen at run time that stay ours while a process is down
+//! - `process`: child processes with a log file, that die with us unless told otherwise
+//! - `process_identity`: whether a recorded process is still that process
+//! - `wait`: polling with deadlines
+//! - `where_processes_run`: where a process runs, and whether it outlives the program that started
+//!   it
+//!
 //! It needs no node of ours in this process and links none. From the bottom up:
 //!
 //! - [`wait`]: deadlines and polling, [`http`]: the few bytes of HTTP that ask a daemon's web port;

@@ -1,4 +1,7 @@
 //! A storage node: stock DataNode or Hayloft, on the same directories and ports.
+//!
+//! - `spec`: what a node shall be, and where
+//! - `virtual_nodes`: virtual nodes: several DataNodes in one process of ours
 
 mod spec;
 mod virtual_nodes;

@@ -11,11 +11,14 @@
 //! | `key`, `value`, `choice`, `address` | what a key and its types are |
 //! | `data_dir`, `node_name`, `uri` | directories of volumes, virtual nodes, as they are written |
 //! | `xml`, `substitute` | files to properties, `${...}` |
-//! | `volume_keys`, `volumes` | keys of one volume: their names, and what they say |
-//! | `configuration`, `origin`, `shared` | a snapshot, its sources, and the running one |
+//! | `volume_keys` | which keys are of one volume |
+//! | `volume_settings` | what those say: room to keep free, share, engine |
+//! | `configuration`, `origin` | a snapshot, and where its values are from |
+//! | `running_configuration` | the snapshot of now, and reading the files again |
 //! | `namenodes` | name services and NameNode addresses |
 //! | `virtual_nodes` | several nodes in one process, a configuration for each |
-//! | `review`, `unsupported` | what is asked for and not done here |
+//! | `review` | what the files ask for that is not done here: warnings, refusals |
+//! | `unsupported` | the keys without effect, and what a JVM's files ask for |
 //! | `print` | reports |
 
 mod address;

@@ -6,13 +6,14 @@
 //!
 //! 1. What all use. [`error`]: [`IoError`], whose kind says what to do. [`Means`]: what the process
 //!    may run out of; [`patiently`] waits for it. `types`: what calls say and answer. [`buffer`]:
-//!    [`AlignedBuf`] and the [`BufferPool`] with a budget. [`one_line_process`]: work that may end its
-//!    process, done in another one.
+//!    [`AlignedBuf`] and the [`BufferPool`] with a budget. [`one_line_process`]: work that may end
+//!    its process, done in another one.
 //! 2. [`disk`]: one [`Disk`] per physical device: bounded queues per [`IoClass`], threads. It knows
 //!    work and places on a device, no files.
 //! 3. `blocking`: what sets one engine apart from another, as calls that block. [`DataFiles`]:
 //!    files for blocking code, whichever engine keeps their bytes.
-//! 4. [`names_and_directories`]: names, directories, space, locks, small files, all off the async threads.
+//! 4. [`names_and_directories`]: names, directories, space, locks, small files, all off the async
+//!    threads.
 //! 5. [`engine`]: the contract: [`Engine`], [`EngineFile`]; when a write is visible, when it is
 //!    durable, what dropping does not do.
 //! 6. [`engines`]: the engines by name ([`engine_by_name`]), and which one works in a directory

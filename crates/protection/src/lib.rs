@@ -3,32 +3,33 @@
 //! | module | what it is |
 //! |---|---|
 //! | `volumes` | the volumes of all stores, and the disks that they lie on |
-//! | `sources` | where units are read: on volumes, or in directories that no store uses |
-//! | `units` | which file of a group, or which replica, a unit is |
+//! | `read_units` | where units are read: on volumes, or in directories that no store uses |
+//! | `unit_files` | which file of a group, or which replica, a unit is |
 //! | `rounds` | the background task |
-//! | `members` | members of a new group, and how they are read |
-//! | `recent` | bytes of new replicas, in memory until they are encoded |
+//! | `read_members` | members of a new group, and how they are read |
+//! | `bytes_until_encoded` | bytes of new replicas, in memory until they are encoded |
 //! | `encode` | one group: read, encode, commit |
-//! | `records` | copies of records, and groups that go |
-//! | `changes` | hooks: what a change of a replica means |
+//! | `record_copies` | copies of records, and groups that go |
+//! | `replica_changes` | hooks: what a change of a replica means |
 //! | `decode` | ranges of a unit from the others |
-//! | `served` | a decoded unit as a file that readers can use |
+//! | `decoded_file` | a decoded unit as a file that readers can use |
 //! | `degraded` | replicas of a failed disk: reported, served, rebuilt |
-//! | `heal` | damaged replicas, before they are reported |
-//! | `mender` | what a damaged replica should have, for its readers |
+//! | `rewrite_damaged` | damaged replicas, before they are reported |
+//! | `mend_for_reader` | what a damaged replica should have, for its readers |
 //! | `rebuild` | lost units, on other disks |
-//! | `scan` | a slow look at what no other task reads |
-//! | `scrub` | a look at everything that groups have on disks |
-//! | `unreadable` | units that a disk did not give |
+//! | `slow_scan` | a slow look at what no other task reads |
+//! | `scrub_on_request` | a look at everything that groups have on disks |
+//! | `unreadable_units` | units that a disk did not give |
 //! | `status` | numbers for the operator |
-//! | `requests` | what operators ask of a running node |
-//! | `listing` | files on a volume, and those that no record names |
-//! | `take_in` | what lies on the volumes when they are put into use |
-//! | `troubles`, `refusals` | volumes that take no files of groups for a while |
-//! | `unattended` | units in directories of nodes that do not run here, and looks at those |
-//! | `damaged` | replicas that no group can mend |
-//! | `kept` | what is kept of deleted replicas makes room |
-//! | `protects` | what the store asks of it |
+//! | `operator_requests` | what operators ask of a running node |
+//! | `list_and_clean` | files on a volume, and those that no record names |
+//! | `found_at_start` | what lies on the volumes when they are put into use |
+//! | `volumes_left_out` | volumes without an answer, and until when they are left out |
+//! | `refused_writes` | volumes that refuse files of groups |
+//! | `unattended` | directories of nodes that do not run here, and units there |
+//! | `beyond_mending` | replicas that no group can mend |
+//! | `kept_of_deleted` | what is kept of deleted replicas makes room |
+//! | `answers_to_store` | what the store asks of it |
 //!
 //! One [`Parity`] serves all stores of a process. It never holds its table across I/O.
 

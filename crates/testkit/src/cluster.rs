@@ -1,4 +1,7 @@
 //! A cluster: NameNodes, nodes, a client configuration, one directory.
+//!
+//! - `builder`: what a cluster shall be, and how it comes to be
+//! - `memory`: images and edits of NameNodes in shared memory
 
 mod builder;
 mod memory;

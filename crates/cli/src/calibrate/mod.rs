@@ -1,4 +1,7 @@
 //! `hayloft calibrate`: what a volume's device does, and the settings that follow.
+//!
+//! - `chart`: the curve as SVG
+//! - `report`: a calibration as text
 
 mod chart;
 mod report;

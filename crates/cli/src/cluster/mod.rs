@@ -12,8 +12,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `state` | the directory and `cluster.json` |
-//! | `launch` | the roles as they are on record, for the launcher; stop |
+//! | `state_directory` | the directory and `cluster.json` |
+//! | `start_processes` | start and stop of each process, as it is on record |
 //! | `tour` | copy in, read back, compare, search |
 //! | `up`, `down`, `status`, `fs` | the commands |
 

@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `age` | what counts as cold |
 //! | `image` | the scan of a NameNode's image |
-//! | `live` | the scan of the living namespace |
-//! | `tree` | directories and their sums; which are wholly cold |
+//! | `scan_listings` | the scan of the living namespace |
+//! | `cold_directories` | directories and their sums; which are wholly cold |
 //! | `spool` | cold files until it is known which directories cover them |
-//! | `plan` | from a scan to the targets of `--apply` |
+//! | `choose_targets` | from a scan to the targets of `--apply` |
 //! | `undo` | the file that says what was there |
-//! | `change` | setting policies, and putting them back |
-//! | `namenode` | the calls |
-//! | `conf_page` | what a NameNode says of its own configuration |
+//! | `set_policies` | setting policies, and putting them back |
+//! | `ask_namenode` | the calls |
+//! | `namenode_conf` | what a NameNode says of its own configuration |
 //! | `report` | text and JSON |
 
 mod age;

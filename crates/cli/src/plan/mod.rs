@@ -1,4 +1,11 @@
 //! `hayloft plan`: how large to build, from what disks were measured to do; what a year loses.
+//!
+//! - `chart`: a plan as SVG: what reaches the workers against the number of disks
+//! - `disks`: what the disks do: from calibrations, or as typed
+//! - `durability`: `hayloft plan durability`: data lost a year, by formulas that a simulation
+//!   checks
+//! - `report`: a plan, and how it reads as text
+//! - `rules`: how many disks links feed and how many workers they serve
 
 mod chart;
 mod disks;

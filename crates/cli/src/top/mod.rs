@@ -2,9 +2,9 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `nodes` | which nodes there are, by the command line or by NameNodes |
-//! | `sample` | asking all of them |
-//! | `parse` | a node's answer at `/live` |
+//! | `find_nodes` | which nodes there are, by the command line or by NameNodes |
+//! | `ask_nodes` | asking all of them |
+//! | `parse_live` | a node's answer at `/live` |
 //! | `rates` | what happened between two answers |
 //! | `finding` | what is wrong or slow, and why, as nodes judge it |
 //! | `table` | rows of nodes and disks, and all of them as text |

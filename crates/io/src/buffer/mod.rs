@@ -1,4 +1,8 @@
 //! Owned, page-aligned buffers and the pool that bounds them.
+//!
+//! - `pool`: the pool that bounds buffers
+//! - `slab`: huge pages that are given out in equal parts
+//! - `write_buffers`: received bytes of one file on their way to it
 
 mod pool;
 mod slab;

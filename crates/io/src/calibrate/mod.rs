@@ -1,6 +1,7 @@
 //! Calibration: what a volume's device was measured to do, and what to do about it.
 //!
-//! - [`mod@calibration_file`]: the result beside the data, `.hayloft-calibration.json`, read by the node;
+//! - [`calibration_file`]: the result beside the data, `.hayloft-calibration.json`, read by the
+//!   node;
 //! - [`measure()`]: run lengths, queue depth, mixes, around the page cache and every engine;
 //! - [`compare`]: the engines side by side;
 //! - [`propose_settings`]: from curves to settings, pure functions;

@@ -1,5 +1,19 @@
 //! The physical device under one or more volumes, and the workers that do its blocking calls.
 //!
+//! - `closing`: closing files where a disk that gives no answer holds up no other file
+//! - `config`: limits of a disk's queues and threads
+//! - `data_lane`: the data lane of a disk: threads carry out what the scheduler chooses
+//! - `device`: from a path to the physical device under it, by st_dev, the mount table and sysfs
+//! - `job`: what the threads of a disk carry out
+//! - `media`: what kind of device a disk is
+//! - `registry`: the disks of a process
+//! - `schedule`: which request of a disk is served next
+//! - `slowest`: the slowest transfers of a disk within the last minute
+//! - `stats`: what a disk did: bytes, operations, times and run lengths by class
+//! - `task_lane`: a lane of a disk that is not for reads and writes
+//! - `together`: operations that belong together, in one hand-over
+//! - `workers`: from work that blocks to a future
+//!
 //! Two volumes on partitions of one disk share one [`Disk`], hence one set of queues and workers.
 //! A [`Disks`] registry hands them out; one per process is right, tests make their own.
 

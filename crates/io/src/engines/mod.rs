@@ -1,4 +1,19 @@
 //! The engines, and their names.
+//!
+//! - `around_cache`: the way around the page cache
+//! - `choose`: the engine for a directory
+//! - `describe`: what each engine is for, and what an acknowledgement rests on with it
+//! - `direct`: `direct`: large transfers around the page cache (`O_DIRECT`), on the disk's threads
+//! - `inode`: what tells one file from another, whatever its names
+//! - `null`: `null`: drops what is written
+//! - `plugin`: `plugin:/path.so`: an engine from outside
+//! - `posix`: `posix`: ordinary reads and writes through the page cache, on the disk's threads
+//! - `queue_of_writes`: the writes of one handle: one thread at a time carries them out
+//! - `read_again`: which parts of an open file were read around the page cache before
+//! - `regular_file`: a regular file: through the page cache, and around it where the engine says so
+//! - `stub`: stub files: for engines whose bytes are not in the kernel's files
+//! - `threaded`: from blocking calls to the contract of `Engine` and `EngineFile`
+//! - `whole_transfers`: reads and writes of any length by calls that may transfer less
 
 mod around_cache;
 mod choose;

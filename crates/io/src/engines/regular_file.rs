@@ -1,4 +1,5 @@
-//! A regular file: through the page cache, and [around](super::around_cache) it where the engine says so.
+//! A regular file: through the page cache, and [around](super::around_cache) it where the engine
+//! says so.
 //!
 //! The kernel keeps the two ways coherent. A direct read or write first writes out dirty pages of
 //! its range, and a direct write drops the cached pages of its range. Writes are cut at page

@@ -1,5 +1,14 @@
 //! Start, run and stop of a process: one node, or the virtual nodes of `hayloft.nodes`.
 //!
+//! - `error`: why a node does not start, or stopped by itself
+//! - `links_services`: one running node: what its services ask of each other
+//! - `nodes_on_disk`: whether the data directories are those of one node or of virtual nodes, as
+//!   configured
+//! - `ports`: the ports of a node
+//! - `process_limits`: what the process may take of the system
+//! - `start_to_stop`: one node of the process: its services from start to stop
+//! - `stop_deadlines`: how long a stop may take
+//!
 //! Order of start: what the configuration asks for is checked, volumes are locked and opened,
 //! ports are bound. Only when that is done for every node, services towards NameNodes begin. They
 //! load the block pools and register. Then the ports are served. Stop goes the other way: no new

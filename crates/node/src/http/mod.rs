@@ -2,18 +2,21 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `beans`, `activity_beans` | `/jmx`: Apache's beans |
-//! | `attributes`, `jmx` | a bean; those that fit a name or a pattern |
+//! | `jmx_state_beans` | `/jmx`: beans of what is: space, volumes, NameNodes |
+//! | `jmx_count_beans` | beans of what was done: `DataNodeActivity`, RPC |
+//! | `jmx_attributes`, `jmx` | a bean; those that fit a name or a pattern |
 //! | `patterns`, `percent` | regular expressions of the configuration; text in URLs |
 //! | `periods` | means over the last period |
-//! | `metrics`, `activity_metrics` | `/prom`: our own numbers |
-//! | `exposition` | Prometheus' text format |
+//! | `prom_state` | `/prom`: what is |
+//! | `prom_counts` | `/prom`: what was done, and what it took |
+//! | `prom_text` | Prometheus' text format |
 //! | `page` | `/`, and `/live` for its script |
-//! | `pages` | `/conf`, `/stacks`, `/logLevel` |
+//! | `conf_stacks_loglevel` | `/conf`, `/stacks`, `/logLevel` |
 //! | `webhdfs` | `/webhdfs/v1`: bytes of files |
-//! | `logs` | `/logs`: the files that the node logs to |
+//! | `log_files` | `/logs`: the files that the node logs to |
 //! | `scan_report` | `/blockScannerReport` |
-//! | `server`, `patience` | connections and their limits |
+//! | `server` | connections and their limits |
+//! | `stalled_connections` | which connections are ended |
 //! | `tls` | the same over TLS |
 //! | `cached` | answers given for a while |
 //!

@@ -3,11 +3,13 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `protocols` | which protocols are served |
-//! | `client_datanode`, `inter_datanode`, `configure` | their methods |
+//! | `served_protocols` | which protocols are served |
+//! | `client_datanode` | for clients and administrators: lengths, `dfsadmin` |
+//! | `inter_datanode` | this node's part in recoveries that another leads |
+//! | `reconfiguration_protocol` | the three methods of `dfsadmin -reconfig` |
 //! | [`apply_changed_keys`] | taking over changed configuration files |
 //! | `context` | what the methods share |
-//! | `users` | who may do what |
+//! | `permissions` | who may do what |
 //! | [`host`] | what all this needs of the node around it |
 //!
 

@@ -1,5 +1,8 @@
 //! NameNode commands: a bounded queue per pool, carried out one after the other. What takes long
 //! (deleting, copying, recovering and reconstructing blocks) goes on in tasks of its own.
+//!
+//! - `transfers`: commands that send blocks to other nodes: copies of replicas, and reconstructed
+//!   ones
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -16,10 +16,15 @@
 //! | module | what it is |
 //! |---|---|
 //! | `ibr::queue`, `active_namenode`, `block_report::lease`, `version` | pure rules |
-//! | `actor`, `life`, `handshake`, `registration` | one NameNode: its state, what is done |
+//! | `actor_news` | what is known of a NameNode, and what waits to be told to it |
+//! | `actor_loops` | what goes on side by side towards a NameNode |
+//! | `handshake`, `registration_checks` | registering; what is checked before |
 //! | `heartbeat`, `ibr`, `block_report`, `error_reports`, `lifeline` | what it is told |
-//! | `pool`, `start`, `order`, `commands` | one pool |
-//! | `events` | what the store tells |
+//! | `for_the_node` | what the rest of the node asks |
+//! | `pool_service`, `start_actors` | one pool: its actors, and their start |
+//! | `queued_command`, `commands` | a NameNode's orders, one after the other |
+//! | `store_events` | what the store tells |
+//! | `service_side`, `settings` | what all services share; their configuration |
 //! | `inventory`, `work` | what the store and the rest of the node do for them |
 
 mod active_namenode;

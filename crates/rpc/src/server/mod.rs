@@ -1,6 +1,13 @@
 //! The RPC port: connections in, bounded work out. A connection may open with no authentication or
 //! with SASL; SIMPLE is all that is on offer until there is Kerberos.
 //!
+//! - `connection`: one connection: reads frames, hands out calls, writes answers
+//! - `fault`: refusals and failures as a Hadoop RPC caller sees them
+//! - `negotiation`: what a connection has agreed on so far, without the socket
+//! - `response_frames`: response frames: what the server puts on the wire
+//! - `run_calls`: calls on their way to their answers, and answers on their way out
+//! - `stats`: counts of what the RPC port does
+//!
 //! What bounds it:
 //! - connections: [`Limits::connections`]; one more is closed at once,
 //! - calls that run: [`Limits::handlers`], as Hadoop's handler threads,

@@ -1,5 +1,10 @@
 //! Start-up: what lies in the directories of a pool becomes replicas in memory.
 //!
+//! - `find_files`: finding replica files in a tree of directories
+//! - `intact_length`: how much of a replica that was being written is intact
+//! - `rbw_to_rwr`: replicas that were being written when the last process ended
+//! - `unclean_stop`: replicas that may have been damaged by a stop that was not clean
+//!
 //! One call of [`load`] per volume, all at the same time; inside, several threads walk. Everything
 //! here blocks and runs on the disk's threads.
 

@@ -1,5 +1,12 @@
 //! What replicas and volumes go through: a writer that stops, a close, a commit round, a deletion,
 //! a failure.
+//!
+//! - `delete`: deleting replicas: at once in the map
+//! - `finalize`: how a live replica becomes a finalized one
+//! - `run_commit_rounds`: commit rounds at work: they sync what `CommitRounds` has collected
+//! - `stop_writer`: getting the exclusive right to change a replica
+//! - `to_trash`: where deleted replicas go while a rolling upgrade runs
+//! - `volume_failure`: what happens when a volume fails
 
 pub mod delete;
 pub mod finalize;

@@ -31,8 +31,8 @@ pub fn trash_for(
     Some(slice.paths.root.join(TRASH).join(below))
 }
 
-/// Moves a replica's files to the trash in the order of [`files`](crate::replica::file_pair): the pair
-/// is whole either here or there. Gives the bytes they have. `None`, with nothing done, when
+/// Moves a replica's files to the trash in the order of [`files`](crate::replica::file_pair): the
+/// pair is whole either here or there. Gives the bytes they have. `None`, with nothing done, when
 /// `previous` is there: it has the replica already, and no DataNode rolls back with both.
 pub async fn to_trash(
     slice: &BlockPoolSlice,

@@ -1,4 +1,17 @@
 //! Volumes: configured directories, their space, and the part of each pool that lies on them.
+//!
+//! - `archive_share`: a DISK and an ARCHIVE volume on one mount (HDFS-15548, HDFS-15683)
+//! - `choose_volume`: which volume a new replica goes to
+//! - `error_places`: errors of the disk under a volume: in how many different places it had one
+//!   lately
+//! - `health`: whether a volume can still be used
+//! - `invalidations`: how many deletes a volume keeps waiting
+//! - `open`: opening a volume: its directory, its engine, its lock, its VERSION file
+//! - `remembered_storages`: what a node remembers of its storages
+//! - `space_told`: space of a volume as the NameNode is told: pure arithmetic
+//! - `stop_mark`: what the next start knows of the last stop: a small file in each volume
+//! - `unsynced`: commit rounds: what replicas' files hold becomes durable within seconds, unasked
+//! - `virtual_node_share`: the space of a file system
 
 pub mod archive_share;
 pub mod choose_volume;

@@ -1,4 +1,20 @@
 //! Writing one replica.
+//!
+//! - `allocate`: room that the file system allocates ahead of what is written
+//! - `append_plan`: what a run of packets means for the files: pure
+//! - `block_recovery`: block recovery as a participant
+//! - `close`: completing a replica
+//! - `create`: new replicas
+//! - `first_volume`: the files of a new replica, on one volume after the other until one takes them
+//! - `growth`: what a replica's growth changes: its two files, and what is known of it
+//! - `keep_end`: a writer keeps the end of what was synced: see `kept_end`
+//! - `pending_packets`: packets that were accepted and are not in the replica's files yet
+//! - `pipeline_recovery`: taking over replicas that exist: append, and the recoveries of a pipeline
+//! - `recovery_steps`: what recoveries and appends do to the files of a replica
+//! - `switch_volume`: a new replica whose first write fails goes to another volume
+//! - `sync`: what outlives power loss
+//! - `temporary`: the ends of a TEMPORARY replica that is not finalized
+//! - `write_packets`: packets on their way into the files
 
 mod allocate;
 pub mod append_plan;

@@ -263,7 +263,8 @@ fn node(address: &SocketAddr) -> DatanodeInfo {
 
 /// Runs a load and says what it took, here and in the nodes.
 fn measured(pids: &[u32], load: impl FnOnce() -> Result<LoadOutcome>) -> Result<Value> {
-    let usages = || -> Result<Vec<Usage>> { pids.iter().map(|&pid| process_usage::usage(pid)).collect() };
+    let usages =
+        || -> Result<Vec<Usage>> { pids.iter().map(|&pid| process_usage::usage(pid)).collect() };
     for &pid in pids {
         process_usage::reset_peak(pid);
     }

@@ -1,5 +1,8 @@
 //! YARN: a stock ResourceManager and stock NodeManagers, for MapReduce over any file system.
 //!
+//! - `conf`: configuration of YARN's processes and of jobs
+//! - `history`: what ended jobs did, by the histories that ApplicationMasters write
+//!
 //! A NodeManager starts every container in a session of its own, and containers survive their
 //! NodeManager. So each NodeManager is the first process of a PID namespace: when it ends, the
 //! kernel kills all others there, however we end.

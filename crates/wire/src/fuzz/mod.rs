@@ -1,5 +1,8 @@
 //! Entry points for fuzzers: one function a decoder, which must hold for any bytes.
 //!
+//! - `random`: the fuzzing targets on a stable toolchain
+//! - `seeds`: valid inputs from which fuzzers start
+//!
 //! Beyond "does not panic" each checks what its decoder promises. Incomplete input leaves the
 //! buffer alone. What was decoded encodes to something that decodes to the same. The package
 //! `fuzz/` at the root of the repository gives them to cargo-fuzz; the test `random` runs them on

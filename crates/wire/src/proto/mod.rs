@@ -4,8 +4,8 @@
 //! `.proto` files. Each struct is declared inside `wire_messages!`, which makes from one text both
 //! the prost message and its [`crate::schema::MessageDesc`]. The description feeds two things that
 //! therefore cannot drift from what is encoded. One is the bounded decoder of [`crate::frame`]. The
-//! other is the table ([`crate::field_table::field_table`]) that a Java test compares with Hadoop's own
-//! descriptors.
+//! other is the table ([`crate::field_table::field_table`]) that a Java test compares with Hadoop's
+//! own descriptors.
 //!
 //! Fields that Hadoop marks `required` are plain values; the bounded decoder rejects a message that
 //! lacks one, as Hadoop does. Optional scalar fields have a getter of the same name that applies

@@ -1,5 +1,10 @@
 //! Trying a cluster out: copy a directory in, read it back, compare every byte, search a text.
 //!
+//! - `compare`: whether what came back is what went in, byte by byte
+//! - `search`: the stock MapReduce `grep` example over a text, its count checked with our own
+//! - `shell`: stock client programs, one JVM each, and local files of passing use
+//! - `source`: what to copy in: found, listed and checked before anything starts
+//!
 //! Everything goes through stock programs: `FsShell` and the MapReduce `grep` example.
 
 mod compare;

@@ -1,4 +1,17 @@
 //! `hayloft plan durability`: data lost a year, by formulas that a simulation checks.
+//!
+//! - `at_once`: what an event takes at once of several nodes: a lost domain, a power cut
+//! - `causes`: what takes replicas: how often, how many at a time, and for how long
+//! - `check_by_simulation`: the model against the simulation, where failures are frequent enough to
+//!   count losses
+//! - `described_cluster`: the cluster whose data may be lost, and how it keeps its data
+//! - `events`: units of a simulated cluster, and what happens to them
+//! - `markov_chain`: how often more units are gone at once than the others make up for
+//! - `model`: how much a cluster loses a year, by formulas
+//! - `random`: chance, with a seed
+//! - `report`: how the plan reads as text, with its verdict
+//! - `simulate`: the same cluster in virtual time, event by event
+//! - `unit_places`: where the units of a simulated cluster lie
 
 mod at_once;
 mod causes;

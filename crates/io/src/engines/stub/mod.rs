@@ -1,5 +1,12 @@
 //! Stub files: for engines whose bytes are not in the kernel's files.
 //!
+//! - `extents_attribute`: where the content of a stub is
+//! - `free_units`: which units of a device are free
+//! - `inventory`: what the stubs of a volume have of its device: found by a walk
+//! - `stub_file`: an open stub: its content is on the device
+//! - `whose_device`: whose a device is: its first bytes and a file in the volume's directory name
+//!   each other
+//!
 //! The names of replicas stay files in the volume's directory, so that walks, renames, hard links
 //! and deletes work as ever. Such a file is sparse and has its true length. An extended attribute
 //! says where on the device its content is, and is set before the length grows. Files whose names

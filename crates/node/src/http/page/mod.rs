@@ -1,5 +1,11 @@
 //! `/`: the node at a glance, in one page without external resources. It has the numbers as of
 //! now in plain tables; its script draws what `/live` tells.
+//!
+//! - `finding`: one thing that is wrong or slow at a node
+//! - `live`: `/live`: what the page draws, as JSON
+//! - `slow_on_average`: classes of transfers that take long on average, and why
+//! - `units`: sizes and times for people
+//! - `what_is_wrong`: what is slow or wrong, and why, in words: one sentence each
 
 mod finding;
 mod live;

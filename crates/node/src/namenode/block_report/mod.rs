@@ -1,4 +1,6 @@
 //! Full block reports: what they hold, and sending them.
+//!
+//! - `lease`: when the next full block report to a NameNode is due, and under which lease
 
 mod lease;
 

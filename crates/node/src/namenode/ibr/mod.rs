@@ -1,5 +1,7 @@
 //! Sends incremental block reports: received blocks at once, the rest with them or at the pace of
 //! heartbeats. A client's `close` waits for this.
+//!
+//! - `queue`: what a NameNode has not been told yet
 
 mod queue;
 

@@ -1,4 +1,19 @@
 //! WRITE_BLOCK: receiving a block, as any node of a pipeline and in every stage.
+//!
+//! - `client_acks`: the acknowledgements of a client's pipeline on their way to the client
+//! - `completion`: the end of a block: the replica is completed, and the NameNode told
+//! - `data_phase`: the data phase of a write: one task receives
+//! - `end_signals`: what ends a write, or interrupts it, from outside
+//! - `mirror`: the next node of a pipeline while data flows
+//! - `mirror_setup`: the next node of a pipeline: connecting, asking it, and what it says
+//! - `open_replica`: the replica that a write goes to, opened as the stage says
+//! - `packet_responder`: acknowledgements of a pipeline
+//! - `phase`: how far the receiving of a block is, and what follows
+//! - `replica_sink`: where the packets of a block being received go
+//! - `verify_packets`: how packets follow each other in a block, and whether their data is what was
+//!   sent
+//! - `when_to_write`: when less than a full write buffer is written
+//! - `write_counts`: what is taken down about a block while it is received
 
 mod client_acks;
 pub mod completion;

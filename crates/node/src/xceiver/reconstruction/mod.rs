@@ -1,5 +1,15 @@
 //! Reconstruction of striped files: internal blocks that were lost, from those that are left.
 //!
+//! - `check_order`: the NameNode's order to reconstruct blocks of a striped group, checked
+//! - `choose_sources`: the internal blocks that a reconstruction reads, each from one of its
+//!   replicas
+//! - `decode`: lost blocks from those that are left, window after window
+//! - `internal_block`: one internal block, read from its start or from later on, in order, and
+//!   verified
+//! - `lost_block_checksum`: the checksum of an internal block that no node has, or answers for
+//! - `targets`: where reconstructed blocks go: a stream to each target
+//! - `what_is_left`: a striped group, and what is left of it
+//!
 //! ```text
 //! other nodes, own disk ──> SourceStream ─┐             ┌──> TargetStreams ──> other nodes
 //!                           SourceStream ─┼─> Decoding ─┤

@@ -1,13 +1,20 @@
 //! Rolling upgrades and what earlier upgrades left behind.
 //!
+//! - `held_bytes`: what `trash` and `previous` hold on the volumes
+//! - `prepare_directory`: what is done to a pool's directory on a volume before its replicas are
+//!   looked for
+//! - `rolling`: the mode of a rolling upgrade
+//! - `upgrade_or_roll_back`: from one state of a pool's directory to another, as Apache's DataNode
+//!   does it
+//!
 //! While the NameNode says that a rolling upgrade runs, deleted replicas go to `trash`, which
 //! mirrors `current` ([`rolling`]). A start with `-rollback` (or `-rollingupgrade rollback`) takes
 //! them back out; the end of the upgrade empties the trash.
 //!
 //! When the NameNode was started with `-upgrade`, its cTime is newer than the directories'. They
-//! are upgraded as Apache's DataNode does it ([`upgrade_or_roll_back`]): `-rollback` can go back until the
-//! upgrade is finalized. Upgrades of the layout itself (older than -57) are left to Apache's
-//! DataNode.
+//! are upgraded as Apache's DataNode does it ([`upgrade_or_roll_back`]): `-rollback` can go back
+//! until the upgrade is finalized. Upgrades of the layout itself (older than -57) are left to
+//! Apache's DataNode.
 
 mod held_bytes;
 mod prepare_directory;
