@@ -157,7 +157,7 @@ fn start_once(options: &BenchOptions, cluster: &mut Cluster) -> Result<[(Figure,
         })
     })?;
     let reported = start.elapsed().as_secs_f64();
-    let usage = procfs::usage(cluster.node(0).process()?.pid())?;
+    let usage = process_usage::usage(cluster.node(0).process()?.pid())?;
     Ok([
         (Figure::Listening, listening),
         (Figure::Reported, reported),

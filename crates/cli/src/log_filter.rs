@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::sync::Mutex;
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_node::daemonlog::{self, LogLevels};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;

@@ -6,7 +6,7 @@ use std::sync::{RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::calibrate::Calibration;
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 
 fn command(args: &[&str], dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hayloft"));

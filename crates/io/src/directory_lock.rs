@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::unpoisoned;
+use crate::locks;
 use crate::wait_out_shortage::patiently;
 
 /// How much of the holder's note is quoted in the error.
@@ -52,7 +52,7 @@ impl Reserved {
     fn claim(id: (u64, u64)) -> Option<Self> {
         let until = Instant::now() + CLOSING_MAX;
         loop {
-            match unpoisoned::lock(&HELD).entry(id) {
+            match locks::lock(&HELD).entry(id) {
                 Entry::Vacant(free) => {
                     free.insert(false);
                     return Some(Self(id));
@@ -67,14 +67,14 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        unpoisoned::lock(&HELD).remove(&self.0);
+        locks::lock(&HELD).remove(&self.0);
     }
 }
 
 /// Before the file is closed, which may take as long as its disk.
 impl Drop for RecordLock {
     fn drop(&mut self) {
-        unpoisoned::lock(&HELD).insert(self.reserved.0, true);
+        locks::lock(&HELD).insert(self.reserved.0, true);
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
         let facts = std::fs::metadata(&path).expect("there");
         let id = (facts.dev(), facts.ino());
         let closing = Reserved::claim(id).expect("free");
-        unpoisoned::lock(&HELD).insert(id, true);
+        locks::lock(&HELD).insert(id, true);
         let closer = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
             drop(closing);

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-use crate::unpoisoned;
+use crate::locks;
 
 /// Room in a pipe, bytes: the most that the kernel gives to any process (`fs.pipe-max-size`). As
 /// much is asked of the file at once, which is what the kernel goes by when it is told to read
@@ -49,12 +49,12 @@ impl Pipe {
     }
 
     fn take() -> Result<Self, Errno> {
-        let kept = unpoisoned::lock(&KEPT).pop();
+        let kept = locks::lock(&KEPT).pop();
         kept.map_or_else(Self::new, Ok)
     }
 
     fn keep(self) {
-        let mut kept = unpoisoned::lock(&KEPT);
+        let mut kept = locks::lock(&KEPT);
         if kept.len() < KEPT_MAX {
             kept.push(self);
         }
@@ -165,7 +165,7 @@ mod tests {
     fn no_more_pipes_are_kept_than_allowed() {
         let pipes: Vec<Pipe> = (0..=KEPT_MAX).map_while(|_| Pipe::new().ok()).collect();
         pipes.into_iter().for_each(Pipe::keep);
-        let kept = unpoisoned::lock(&KEPT);
+        let kept = locks::lock(&KEPT);
         assert!(kept.len() <= KEPT_MAX, "{}", kept.len());
     }
 }

@@ -161,7 +161,7 @@ impl HostClocks {
             .spaces
             .iter()
             .position(|s| s.is_some() && *s == space)?;
-        let usage = procfs::usage(pid).ok()?;
+        let usage = process_usage::usage(pid).ok()?;
         let time = HostTime {
             used: usage.user_s + usage.system_s,
             waited: waited_s(pid),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_parity::{GroupRecord, MemberRecord, MemberState, UnitRef};
 use hayloft_store::StorageInfo;
 use hayloft_store::inside::{FinalReplica, Slot};

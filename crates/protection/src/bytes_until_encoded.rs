@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hayloft_io::{AlignedBuf, BufferPool, unpoisoned};
+use hayloft_io::{AlignedBuf, BufferPool, locks};
 use hayloft_wire::ids::PoolId;
 
 use super::STRIDE;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use hayloft_io::{AlignedBuf, EngineFile, IoClass, unpoisoned};
+use hayloft_io::{AlignedBuf, EngineFile, IoClass, locks};
 use hayloft_parity::{GroupCode, GroupRecord, ParityShape, TableGroup, UnitRef, UnitSums};
 use hayloft_store::{StoreError, StoreErrorKind};
 use tracing::{debug, warn};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hayloft_io::IoClass;
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_parity::{GroupId, GroupPhase, UnitRef};
 use hayloft_store::inside::{
     DecodedAs, DecodedFiles, DegradedReplica, Pool, Slot, StoreState, Volume,

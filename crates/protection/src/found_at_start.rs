@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hayloft_io::{AlignedBuf, IoClass, IoErrorKind, unpoisoned};
+use hayloft_io::{AlignedBuf, IoClass, IoErrorKind, locks};
 use hayloft_parity::{
     GroupFile, GroupId, GroupPhase, GroupRecord, MemberState, SumsCheck, TableGroup, UnitRef,
     UnitSums,

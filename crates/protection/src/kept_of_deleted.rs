@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hayloft_io::IoClass;
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_parity::{GroupId, GroupPhase, MemberState, TableGroup};
 use hayloft_store::inside::{StoreState, Volume};
 use hayloft_wire::ids::StorageType;

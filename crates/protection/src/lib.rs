@@ -70,7 +70,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use hayloft_io::IoClass;
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_parity::{GroupCode, GroupTable, ParityDisks, ParityShape};
 use hayloft_store::inside::StoreState;
 use hayloft_store::{ScanConfig, StoreError};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{IoClass, IoError, IoOp, Means, unpoisoned};
+use hayloft_io::{IoClass, IoError, IoOp, Means, locks};
 use hayloft_parity::{
     GroupFile, GroupId, GroupPhase, GroupRecord, MemberState, PARITY_DIR, TableGroup,
 };

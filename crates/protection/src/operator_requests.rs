@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::{Duration, SystemTime};
 
-use hayloft_io::{IoClass, IoError, IoOp, unpoisoned};
+use hayloft_io::{IoClass, IoError, IoOp, locks};
 use hayloft_parity::PARITY_DIR;
 use hayloft_store::inside::now_ms;
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use hayloft_io::{AlignedBuf, EngineFile, OpenMode, unpoisoned};
+use hayloft_io::{AlignedBuf, EngineFile, OpenMode, locks};
 use hayloft_parity::{FileStamp, SECTION_BYTES_MAX, SumsCheck, UnitSums};
 use hayloft_store::StoreError;
 use hayloft_store::inside::{BlockPoolSlice, FinalReplica, Pair, Pool};

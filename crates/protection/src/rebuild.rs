@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hayloft_io::OpenMode;
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_parity::{GroupPhase, GroupRecord, MemberState, PARITY_DIR, UnitRef};
 use hayloft_store::inside::{
     BlockPoolSlice, DIR_MODE, DegradedReplica, FinalReplica, Pair, Pool, Slot, StoreState,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use hayloft_io::{IoError, IoErrorKind, IoOp, unpoisoned};
+use hayloft_io::{IoError, IoErrorKind, IoOp, locks};
 use hayloft_parity::{GroupFile, KeepData, MemberChange, MemberState, PARITY_DIR, UnitRef};
 use hayloft_store::StoreError;
 use hayloft_store::inside::{BlockPoolSlice, LiveReplica, StoreState, Volume, make_dir, sync_file};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoOp, OpenMode, SyncKind, unpoisoned};
+use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoOp, OpenMode, SyncKind, locks};
 use hayloft_parity::{FileStamp, UnitRef};
 use hayloft_store::inside::{
     BlockPoolSlice, Damage, FinalReplica, LACKING, Pair, Pool, Slot, StoreState, make_dir,

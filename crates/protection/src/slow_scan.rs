@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_parity::{GroupId, MemberState, TableGroup, UnitRef};
 use hayloft_store::inside::now_ms;
 use tracing::info;

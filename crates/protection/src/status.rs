@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{IoClass, IoError, unpoisoned};
+use hayloft_io::{IoClass, IoError, locks};
 use hayloft_parity::{GroupRecord, GroupTotals, MemberRecord, PARITY_DIR};
 use hayloft_store::inside::{DIR_MODE, FILE_MODE, now_ms};
 use serde::{Deserialize, Serialize};

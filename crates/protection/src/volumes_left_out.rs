@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_store::inside::{StoreState, Volume};
 use tracing::{debug, info, warn};
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_wire::ids::ExtendedBlock;
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hayloft_io::{Disk, IoError, unpoisoned};
+use hayloft_io::{Disk, IoError, locks};
 use hayloft_wire::ids::ExtendedBlock;
 
 use crate::background::verify_replica::{Looker, Pace};

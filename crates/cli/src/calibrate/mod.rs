@@ -154,10 +154,10 @@ fn conclude(
             "",
         )
     };
-    let (file_system, file_system_bytes) = file::file_system(dir).map_err(asking)?;
+    let (file_system, file_system_bytes) = calibration_file::file_system(dir).map_err(asking)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(Calibration {
-        version: file::VERSION,
+        version: calibration_file::VERSION,
         measured_at_s: now.map_or(0, |d| d.as_secs()),
         device: device_name(dir).map_err(asking)?,
         file_system,

@@ -10,8 +10,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use super::slab::{Slab, part_size};
 use super::{ALIGNMENT, AlignedBuf, BUFFER_MAX, Memory, Region};
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::mapped_memory::HUGE_PAGE;
-use crate::unpoisoned;
 
 /// Where a buffer's memory goes when the buffer does.
 pub(super) struct Home {
@@ -50,7 +50,7 @@ struct PoolShared {
 
 impl PoolShared {
     fn put_back(&self, region: Region) {
-        let mut idle = unpoisoned::lock(&self.idle);
+        let mut idle = locks::lock(&self.idle);
         idle.in_use -= region.capacity;
         idle.bytes += region.capacity;
         idle.regions.push(Rested {
@@ -64,7 +64,7 @@ impl PoolShared {
     fn take(&self, capacity: usize) -> Region {
         let mut dropped = Vec::new();
         {
-            let mut idle = unpoisoned::lock(&self.idle);
+            let mut idle = locks::lock(&self.idle);
             idle.in_use += capacity;
             if let Some(at) = idle
                 .regions
@@ -89,7 +89,7 @@ impl PoolShared {
     /// Drops regions that have waited for `idle`.
     fn trim(&self, idle: Duration) {
         let dropped: Vec<Rested> = {
-            let mut state = unpoisoned::lock(&self.idle);
+            let mut state = locks::lock(&self.idle);
             let count = state
                 .regions
                 .partition_point(|rested| rested.since.elapsed() >= idle);
@@ -143,13 +143,13 @@ impl BufferPool {
     /// Bytes in buffers that are out now, and in huge pages that these have parts of.
     #[must_use]
     pub fn in_use(&self) -> usize {
-        unpoisoned::lock(&self.shared.idle).in_use
+        locks::lock(&self.shared.idle).in_use
     }
 
     /// Bytes in buffers that are kept for reuse.
     #[must_use]
     pub fn idle(&self) -> usize {
-        unpoisoned::lock(&self.shared.idle).bytes
+        locks::lock(&self.shared.idle).bytes
     }
 
     /// Gives the memory of buffers that were not used for `idle` back to the system. To be called
@@ -262,7 +262,7 @@ impl BufferPool {
     }
 
     fn slabs(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Slab>>> {
-        unpoisoned::lock(&self.shared.slabs)
+        locks::lock(&self.shared.slabs)
     }
 
     fn buffer(&self, capacity: usize, permit: OwnedSemaphorePermit) -> AlignedBuf {

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 
 use super::BufferPool;
-use crate::unpoisoned;
+use crate::locks;
 use memory::{Memory, Room};
 use piece::Piece;
 pub use reserved::ReservedRoom;
@@ -69,7 +69,7 @@ impl WriteBuffers {
     }
 
     fn lock(&self) -> MutexGuard<'_, BuffersState> {
-        unpoisoned::lock(&self.state)
+        locks::lock(&self.state)
     }
 
     fn new_room(&self, offset: u64) -> Option<Room> {

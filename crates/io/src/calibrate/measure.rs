@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use super::calibration_file::{DepthPoint, MixPoint, RunPoint};
 use super::measured_file::{CalibrateTarget, REQUEST, Random, Scratch, noise};
-use crate::unpoisoned;
+use crate::locks;
 
 /// Lengths of runs that are measured, bytes.
 const RUNS: [u64; 9] = [
@@ -364,7 +364,7 @@ fn in_threads<T: Send>(
             let (all, work) = (&all, &work);
             scope.spawn(move || {
                 let found = work(n);
-                let mut all = unpoisoned::lock(all);
+                let mut all = locks::lock(all);
                 match (&mut *all, found) {
                     (Ok(all), Ok(found)) => all.extend(found),
                     (Ok(_), Err(error)) => *all = Err(error),

@@ -9,7 +9,7 @@ use super::sampling::Sampling;
 use crate::class::IoClass;
 use crate::error::IoOp;
 use crate::latency::{histogram, record};
-use crate::unpoisoned;
+use crate::locks;
 
 const OPS: usize = IoOp::ALL.len();
 
@@ -88,7 +88,7 @@ impl IoMetrics {
 
     fn cell(&self, class: IoClass, op: IoOp) -> MutexGuard<'_, OpStats> {
         let cell = self.slot(class, op).get_or_init(Mutex::default);
-        unpoisoned::lock(cell)
+        locks::lock(cell)
     }
 
     /// How many operations of the kinds `ops` have ended, in all classes, and how long they took
@@ -99,7 +99,7 @@ impl IoMetrics {
         let slots = classes.flat_map(|class| ops.iter().map(|op| self.slot(*class, *op)));
         let known = slots.filter_map(OnceLock::get);
         known.fold((0, Duration::ZERO), |(count, time), cell| {
-            let cell = unpoisoned::lock(cell);
+            let cell = locks::lock(cell);
             (count + cell.latencies.len(), time + cell.total)
         })
     }

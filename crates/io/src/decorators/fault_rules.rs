@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::class::IoClass;
 use crate::error::{IoError, IoOp};
-use crate::unpoisoned;
+use crate::locks;
 
 /// What a rule does to an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +194,7 @@ impl Faults {
     }
 
     fn lock(&self) -> MutexGuard<'_, ActiveRules> {
-        unpoisoned::lock(&self.state)
+        locks::lock(&self.state)
     }
 
     /// Adds a rule; rules act in the order in which they were added.

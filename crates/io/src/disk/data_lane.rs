@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use super::job::{Job, STACK_BYTES, guarded};
 use super::schedule::{Next, Policy, Request, Scheduler, Ticket};
 use super::stats::DiskStats;
+use crate::locks;
 use crate::means::Means;
-use crate::unpoisoned;
 
 struct Core {
     scheduler: Scheduler<Job>,
@@ -91,7 +91,7 @@ impl DataLane {
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
-        unpoisoned::lock(&self.core)
+        locks::lock(&self.core)
     }
 
     /// Queues a job. The caller holds a place for it.

@@ -345,7 +345,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::unpoisoned;
+    use crate::locks;
 
     #[tokio::test]
     async fn threads_are_few_and_end_when_idle() {
@@ -362,7 +362,7 @@ mod tests {
             .map(|_| {
                 let wait = Arc::clone(&wait);
                 disk.run(IoClass::ClientRead, IoOp::Stat, Path::new("/"), move |_| {
-                    let _ = unpoisoned::lock(&wait).recv();
+                    let _ = locks::lock(&wait).recv();
                     Ok(())
                 })
             })

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::{DeviceId, Disk, DiskConfig};
 use crate::error::IoError;
-use crate::unpoisoned;
+use crate::locks;
 
 /// One [`Disk`] per physical device; kept as long as it is used.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl Disks {
     /// When `path` cannot be examined, or the threads cannot be started (`Retry`).
     pub fn for_path(&self, path: &Path, config: &DiskConfig) -> Result<Arc<Disk>, IoError> {
         let id = DeviceId::of_path(path)?;
-        let mut known = unpoisoned::lock(&self.0);
+        let mut known = locks::lock(&self.0);
         if let Some(disk) = known.get(&id).and_then(Weak::upgrade) {
             return Ok(disk);
         }

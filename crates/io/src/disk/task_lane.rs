@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::job::{Job, STACK_BYTES, guarded};
 use crate::class::IoClass;
+use crate::locks;
 use crate::means::Means;
-use crate::unpoisoned;
 
 /// What is done, and to what.
 #[derive(Clone)]
@@ -118,7 +118,7 @@ impl TaskLane {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues> {
-        unpoisoned::lock(&self.queues)
+        locks::lock(&self.queues)
     }
 
     /// Queues a task. The caller bounds how many there are. A lane that has ended gives it back.

@@ -21,8 +21,8 @@ use super::read_again::ReadBefore;
 use super::whole_transfers::{at, slices, write_fully};
 use crate::buffer::ALIGNMENT;
 use crate::class::IoClass;
+use crate::locks;
 use crate::system_calls;
-use crate::unpoisoned;
 
 /// From which size on a transfer goes around the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub(super) struct Dirty(Mutex<Option<Range<u64>>>);
 
 impl Dirty {
     fn lock(&self) -> MutexGuard<'_, Option<Range<u64>>> {
-        unpoisoned::lock(&self.0)
+        locks::lock(&self.0)
     }
 
     pub(super) fn add(&self, offset: u64, len: usize) {

@@ -18,8 +18,8 @@ use super::regular_file::open_regular;
 use super::whole_transfers::at;
 use crate::blocking_engine::{Blocking, BlockingEngine};
 use crate::error::{IoError, IoOp};
+use crate::locks;
 use crate::types::{Capabilities, OpenMode, SyncKind};
-use crate::unpoisoned;
 
 /// Drops data. See the [module](self).
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl BlockingEngine for Null {
         let found = InodeFacts::of(&file);
         let InodeFacts { key, len, .. } =
             found.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
-        let mut lengths = unpoisoned::lock(&self.lengths);
+        let mut lengths = locks::lock(&self.lengths);
         // Lengths that no open file has any more, and that of an earlier file of this inode.
         lengths.retain(|known, length| {
             Arc::strong_count(length) > 1 && (mode != OpenMode::CreateNew || *known != key)

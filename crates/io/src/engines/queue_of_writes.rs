@@ -15,8 +15,8 @@ use crate::blocking_engine::Blocking;
 use crate::class::IoClass;
 use crate::disk::{Aside, DataLane, Place, Request};
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::types::Completion;
-use crate::unpoisoned;
 
 /// A writer gives its thread to others after this many bytes, when more is waiting.
 const WRITE_TURN_BYTES: usize = 8 << 20;
@@ -98,7 +98,7 @@ struct GiveUpOnPanic<'a>(&'a Mutex<Waiting>);
 impl Drop for GiveUpOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            *unpoisoned::lock(self.0) = Waiting::default();
+            *locks::lock(self.0) = Waiting::default();
         }
     }
 }
@@ -115,7 +115,7 @@ impl<B: Blocking> WriteQueue<B> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        unpoisoned::lock(&self.waiting)
+        locks::lock(&self.waiting)
     }
 
     /// Queues a write whose range was checked.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 
 /// An answer, and when it was so.
 #[derive(Debug)]

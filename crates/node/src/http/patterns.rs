@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 use regex::Regex;
 
 /// Patterns that are kept. They come from the configuration alone: more than these are of ones that

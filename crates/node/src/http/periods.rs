@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 
 /// Hadoop's period (`*.period` of its metrics): a mean is not renewed more often.
 const PERIOD: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::{Extension, Router};
 use hayloft_io::Means;
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 use hayloft_rpc::AcceptTrouble;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;

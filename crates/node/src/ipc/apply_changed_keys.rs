@@ -15,7 +15,7 @@ use tracing::{Instrument as _, info, warn};
 use super::host::Host;
 use crate::store_config::volumes;
 use hayloft_conf::{Change, DataDir, keys};
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 use hayloft_rpc::server::fault::RpcFault;
 
 /// The task, running or last run.

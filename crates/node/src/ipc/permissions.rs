@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
 use hayloft_conf::{Configuration, SharedConfig, keys};
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 use hayloft_rpc::current_user;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;

@@ -14,7 +14,7 @@ use super::settings;
 use crate::namenode::block_report::ReportSchedule;
 use crate::namenode::ibr::{Added, Batch, BlockChange, IbrQueue};
 use hayloft_conf::{NameNodeAddr, keys};
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 use hayloft_rpc::{DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL, RpcClient};
 
 /// Where an actor is in its life.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
-use hayloft_io::unpoisoned::{read, write};
+use hayloft_io::locks::{read, write};
 use hayloft_store::{StartOption, StorageInfo, Store};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::{

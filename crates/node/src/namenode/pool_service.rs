@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 use hayloft_store::{RollingUpgradeState, StorageInfo};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::DatanodeRegistration;

@@ -18,7 +18,7 @@ mod rolling;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 use hayloft_store::Store;
 use hayloft_wire::proto::datanode::{SlowDiskReport, SlowPeerReport};
 use tokio::time::Instant;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 use hayloft_wire::proto::datanode::SlowPeerReport;
 use tokio::time::Instant;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hayloft_io::BufferPool;
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 use hayloft_store::Store;
 use hayloft_wire::ids::PoolId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

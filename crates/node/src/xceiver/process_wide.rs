@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, RwLock};
 
 use hayloft_io::BufferPool;
-use hayloft_io::unpoisoned::{read, write};
+use hayloft_io::locks::{read, write};
 use hayloft_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 

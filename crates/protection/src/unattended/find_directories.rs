@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{Engine, EngineConfig, IoClass, IoError, IoOp, engine_by_name, unpoisoned};
+use hayloft_io::{Engine, EngineConfig, IoClass, IoError, IoOp, engine_by_name, locks};
 use hayloft_parity::{FileStamp, MemberState, UnitRef};
 use hayloft_store::inside::StoreState;
 use hayloft_wire::ids::PoolId;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{Engine, IoClass, IoError, IoErrorKind, IoOp, unpoisoned};
+use hayloft_io::{Engine, IoClass, IoError, IoErrorKind, IoOp, locks};
 use hayloft_parity::{GroupRecord, MemberState, TableGroup, UnitRef};
 use hayloft_store::inside::{
     CURRENT, PoolPaths, StoreState, VERSION, VERSION_BYTES_MAX, VolumeVersion, data_name,

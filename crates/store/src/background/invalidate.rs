@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_wire::ids::{Block, PoolId};
 use tracing::warn;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hayloft_io::IoClass;
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 
 use crate::state::StoreState;
 use crate::transitions::volume_failure;

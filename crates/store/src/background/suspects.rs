@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, unpoisoned};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, locks};
 use hayloft_wire::ids::PoolId;
 use tokio::sync::mpsc;
 use tokio::time::Instant;

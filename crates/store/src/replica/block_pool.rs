@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Instant;
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};

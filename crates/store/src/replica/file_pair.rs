@@ -164,7 +164,7 @@ pub static SYNCED: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::n
 /// Makes a file durable, also what other descriptors wrote.
 pub fn sync_file(path: &Path) -> io::Result<()> {
     #[cfg(test)]
-    hayloft_io::unpoisoned::lock(&SYNCED).push(path.to_owned());
+    hayloft_io::locks::lock(&SYNCED).push(path.to_owned());
     patiently(|| File::open(path))
         .and_then(|f| f.sync_all())
         .map_err(|e| at(path, e))
@@ -173,7 +173,7 @@ pub fn sync_file(path: &Path) -> io::Result<()> {
 /// Makes the bytes of a data file durable.
 pub fn sync_data(files: &DataFiles, path: &Path) -> io::Result<()> {
     #[cfg(test)]
-    hayloft_io::unpoisoned::lock(&SYNCED).push(path.to_owned());
+    hayloft_io::locks::lock(&SYNCED).push(path.to_owned());
     files
         .open(path, OpenMode::ReadOnly)
         .and_then(|f| f.sync())

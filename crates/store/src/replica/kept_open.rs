@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::EngineFile;
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_wire::checksum::DataChecksum;
 
 use super::finalized::FinalReplica;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use tokio::sync::OwnedMutexGuard;
 
 const SHARDS: usize = 64;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hayloft_io::{IoError, IoOp, unpoisoned};
+use hayloft_io::{IoError, IoOp, locks};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tokio_util::sync::CancellationToken;

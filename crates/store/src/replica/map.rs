@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use super::finalized::FinalReplica;

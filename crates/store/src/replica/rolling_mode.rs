@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 
 use crate::volume::BlockPoolSlice;
 

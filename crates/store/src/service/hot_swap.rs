@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use tracing::{info, warn};
 
 use crate::config::VolumeConfig;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayloft_io::{DiskStats, IoClass, IoError, unpoisoned};
+use hayloft_io::{DiskStats, IoClass, IoError, locks};
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta, is_of_the_disk, unpoisoned};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta, is_of_the_disk, locks};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use uuid::Uuid;

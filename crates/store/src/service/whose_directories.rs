@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
-use hayloft_io::{mount_of, unpoisoned};
+use hayloft_io::{locks, mount_of};
 
 use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt as _;
-use hayloft_io::{DataFiles, IoClass, IoError, IoErrorKind, IoOp, unpoisoned};
+use hayloft_io::{DataFiles, IoClass, IoError, IoErrorKind, IoOp, locks};
 use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};

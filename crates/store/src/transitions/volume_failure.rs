@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use hayloft_io::{IoError, Means, is_of_the_disk, unpoisoned};
+use hayloft_io::{IoError, Means, is_of_the_disk, locks};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use tokio::sync::{MutexGuard, mpsc};
 use tokio_util::sync::CancellationToken;

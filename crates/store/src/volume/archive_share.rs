@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_wire::ids::StorageType;
 
 use super::Volume;

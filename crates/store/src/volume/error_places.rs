@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 use hayloft_wire::ids::PoolId;
 use tokio::sync::Notify;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use hayloft_io::{
-    Advice, AlignedBuf, IoClass, IoError, IoErrorKind, IoOp, OpenMode, SyncKind, unpoisoned,
+    Advice, AlignedBuf, IoClass, IoError, IoErrorKind, IoOp, OpenMode, SyncKind, locks,
 };
 
 use super::Volume;

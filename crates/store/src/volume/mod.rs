@@ -33,7 +33,7 @@ use std::time::Instant;
 use archive_share::SharedMount;
 use error_places::VolumeErrors;
 use hayloft_io::decorators::IoMetrics;
-use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space, unpoisoned};
+use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space, locks};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use invalidations::Invalidations;

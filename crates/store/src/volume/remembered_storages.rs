@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, unpoisoned};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, locks};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use hayloft_io::{EngineFile, IoClass, IoError, SyncKind, unpoisoned};
+use hayloft_io::{EngineFile, IoClass, IoError, SyncKind, locks};
 use tokio::sync::{Notify, RwLock};
 
 use super::Volume;

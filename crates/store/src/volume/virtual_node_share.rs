@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use hayloft_io::Space;
-use hayloft_io::unpoisoned;
+use hayloft_io::locks;
 
 use super::Volume;
 use super::space_told::{self, Numbers, ReservedForReplicas};

@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use hayloft_io::{
-    EngineFile, FileWrite, IoClass, IoError, SyncKind, WriteBehind, together, unpoisoned,
-    write_pair,
+    EngineFile, FileWrite, IoClass, IoError, SyncKind, WriteBehind, locks, together, write_pair,
 };
 use hayloft_wire::checksum::DataChecksum;
 use tokio_util::sync::CancellationToken;

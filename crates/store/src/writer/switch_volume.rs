@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Context;
 
-use hayloft_io::{EngineFile, WriteBehind, unpoisoned};
+use hayloft_io::{EngineFile, WriteBehind, locks};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::warn;
 

@@ -202,7 +202,7 @@ impl Lab {
         if !self.listens(port) {
             return Ok(Outcome::Skipped("nothing listens there".into()));
         }
-        let before = procfs::usage(self.pid)?;
+        let before = process_usage::usage(self.pid)?;
         let whole = self.request(port);
         let mut crowd = Vec::new();
         for number in 0..CROWD {
@@ -218,7 +218,7 @@ impl Lab {
         } else {
             self.serves_within(seconds(15))?;
         }
-        let during = procfs::usage(self.pid)?;
+        let during = process_usage::usage(self.pid)?;
         // The stock node's threads have some descriptors each.
         let each = if Kind::under_test() == Kind::Apache {
             5

@@ -329,7 +329,7 @@ impl Drop for Lowered {
 
 /// No more descriptors than the node has when the clients begin.
 fn few_files(node: Watched, ready: Sender<()>) -> Result<Option<String>> {
-    let usage = procfs::usage(node.pid)?;
+    let usage = process_usage::usage(node.pid)?;
     let now = (usage.descriptors + usage.pipes) as u64;
     let _lowered = Lowered::to(node, FILES, now + 4)?;
     let _ = ready.send(());

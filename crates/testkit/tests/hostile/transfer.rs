@@ -118,7 +118,7 @@ impl Lab {
     }
 
     pub fn silent_readers(&self) -> Result<Outcome> {
-        let before = procfs::usage(self.pid)?;
+        let before = process_usage::usage(self.pid)?;
         let mut readers = Vec::new();
         for _ in 0..100 {
             let mut socket = self.connect(Port::Transfer)?;

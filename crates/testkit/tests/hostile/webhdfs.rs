@@ -49,7 +49,7 @@ impl Lab {
         if Kind::under_test() != Kind::Hayloft {
             return Ok(Outcome::Skipped("a stock node has no such limits".into()));
         }
-        let before = procfs::usage(self.pid)?;
+        let before = process_usage::usage(self.pid)?;
         let mut readers = Vec::new();
         for _ in 0..READERS {
             let mut socket = self.connect(Port::Http)?;
@@ -82,7 +82,7 @@ impl Lab {
         if Kind::under_test() != Kind::Hayloft {
             return Ok(Outcome::Skipped("a stock node has no such limits".into()));
         }
-        let before = procfs::usage(self.pid)?;
+        let before = process_usage::usage(self.pid)?;
         let mut senders = Vec::new();
         for index in 0..SENDERS {
             let mut socket = self.connect(Port::Http)?;

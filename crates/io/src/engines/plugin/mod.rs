@@ -33,8 +33,8 @@ use rustix::io::Errno;
 
 use crate::blocking_engine::BlockingEngine;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::types::{Capabilities, OpenMode};
-use crate::unpoisoned;
 use abi::EngineTable;
 use load_and_check::LoadedTable;
 use plugin_file::PluginFile;
@@ -155,7 +155,7 @@ impl PluginVolume {
     /// The right to call, where there is only one.
     fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         let one = self.loaded.table.threads == abi::ONE_CALL;
-        one.then(|| unpoisoned::lock(&self.one_call))
+        one.then(|| locks::lock(&self.one_call))
     }
 
     /// What an answer below zero, or one that cannot be, means.

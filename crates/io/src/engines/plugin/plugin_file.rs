@@ -12,8 +12,8 @@ use super::abi::{self, EngineTable};
 use crate::blocking_engine::Blocking;
 use crate::engines::whole_transfers::at;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::types::SyncKind;
-use crate::unpoisoned;
 
 /// An open file of a plug-in.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl PluginFile {
         let _volume = self.volume.turn();
         let table = &self.volume.loaded.table;
         let one = table.threads == abi::ONE_A_FILE;
-        let _file = one.then(|| unpoisoned::lock(&self.one_call));
+        let _file = one.then(|| locks::lock(&self.one_call));
         call(table)
     }
 

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use super::load_and_check::{self, LoadedTable};
 use super::object;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::one_line_process;
-use crate::unpoisoned;
 
 /// An object that takes longer to load is refused.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -60,7 +60,7 @@ pub fn load_plugin_for_trial(path: &Path) -> io::Result<()> {
 /// In words, for the operator.
 pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
     let identity = object::look_at(path)?;
-    let known = || unpoisoned::lock(&LOADED_HERE);
+    let known = || locks::lock(&LOADED_HERE);
     if known().contains(path) {
         return load_and_check::load(path);
     }

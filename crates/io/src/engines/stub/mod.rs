@@ -40,9 +40,9 @@ use super::inode::{InodeFacts, InodeKey};
 use super::regular_file::{RegularFile, open_regular};
 use crate::blocking_engine::{Blocking, BlockingEngine, Elsewhere};
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::space::Space;
 use crate::types::{Capabilities, OpenMode, SyncKind};
-use crate::unpoisoned;
 use free_units::{Extent, UNIT};
 use inventory::Inventory;
 use stub_file::{Stub, StubFile};
@@ -149,7 +149,7 @@ impl<D: Blocking> Stubs<D> {
 impl<D: Blocking> StubVolume<D> {
     /// Does `work` with what is known of the device's units. Walks the directory before the first.
     fn with_inventory<T>(&self, work: impl FnOnce(&mut Inventory) -> T) -> Result<T, IoError> {
-        let mut known = unpoisoned::lock(&self.inventory);
+        let mut known = locks::lock(&self.inventory);
         if known.is_none() {
             *known = Some(Inventory::of(&self.root, &self.adopted.id, self.units)?);
         }
@@ -167,7 +167,7 @@ impl<D: Blocking> StubVolume<D> {
 
     /// Makes what was given up free, once no power loss brings its stubs back.
     fn let_go(&self) -> Result<(), IoError> {
-        let _turn = unpoisoned::lock(&self.letting_go);
+        let _turn = locks::lock(&self.letting_go);
         let leaving = self.with_inventory(|i| i.room.leaving())?;
         if leaving.is_empty() {
             return Ok(());
@@ -209,19 +209,19 @@ impl<D: Blocking> StubVolume<D> {
     /// Flushes what the device was given before the call.
     fn flush(&self) -> Result<(), IoError> {
         let before = self.flushes.begun.load(Ordering::Acquire);
-        let mut done = unpoisoned::lock(&self.flushes.done);
+        let mut done = locks::lock(&self.flushes.done);
         // One that began after this call came has covered it.
         if *done > before {
             return Ok(());
         }
         let this = self.flushes.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let failed = self.flushes.failed.load(Ordering::Acquire);
-        let newest = unpoisoned::lock(&self.unflushed).stamps;
+        let newest = locks::lock(&self.unflushed).stamps;
         match self.device.sync(SyncKind::Data) {
             Ok(()) => {
                 *done = this;
                 let covered = |since: u64, stamp: u64| since == failed && stamp <= newest;
-                let mut unflushed = unpoisoned::lock(&self.unflushed);
+                let mut unflushed = locks::lock(&self.unflushed);
                 unflushed
                     .files
                     .retain(|_, (since, stamp)| !covered(*since, *stamp));
@@ -238,7 +238,7 @@ impl<D: Blocking> StubVolume<D> {
         let (file, _) = open_regular(path, mode)?;
         // The file is damaged, not the device.
         let damaged = |why: String| IoError::new(IoErrorKind::Invalid, IoOp::Open, path, why);
-        let mut open = unpoisoned::lock(&self.open);
+        let mut open = locks::lock(&self.open);
         // Asked under the lock: until then another handle may write, and be closed.
         let facts = InodeFacts::of(&file);
         let facts = facts.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
@@ -249,7 +249,7 @@ impl<D: Blocking> StubVolume<D> {
                 let extents =
                     extents_attribute::read(&file, &self.adopted.id, self.units, facts.len);
                 let stub = Stub::new(extents.map_err(damaged)?, facts.len, contested);
-                let earlier = unpoisoned::lock(&self.unflushed).files.remove(&facts.key);
+                let earlier = locks::lock(&self.unflushed).files.remove(&facts.key);
                 stub.set_dirty_since(earlier.map(|(since, _)| since));
                 let stub = Arc::new(stub);
                 open.insert(facts.key, Arc::downgrade(&stub));
@@ -275,7 +275,7 @@ impl<D: Blocking> StubVolume<D> {
     /// A handle of the file is closed. The last one frees the content of a file without a name,
     /// and otherwise the room behind its end.
     fn closed(&self, file: &StubFile<D>, stub: Arc<Stub>) {
-        let mut open = unpoisoned::lock(&self.open);
+        let mut open = locks::lock(&self.open);
         // Counted under the lock: of several handles that are closed together one is the last.
         let Some(stub) = Arc::into_inner(stub) else {
             return;
@@ -284,7 +284,7 @@ impl<D: Blocking> StubVolume<D> {
         let unnamed = InodeFacts::of(&file.file).is_ok_and(|facts| facts.links == 0);
         let many = match stub.dirty_since().filter(|_| !unnamed) {
             Some(since) => {
-                let mut unflushed = unpoisoned::lock(&self.unflushed);
+                let mut unflushed = locks::lock(&self.unflushed);
                 unflushed.put(file.key, since);
                 unflushed.files.len() > UNFLUSHED_MAX
             }

@@ -17,8 +17,8 @@ use crate::blocking_engine::Blocking;
 use crate::engines::inode::InodeKey;
 use crate::engines::whole_transfers::{at, parts};
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::types::SyncKind;
-use crate::unpoisoned;
 
 /// A stub that outgrows its room takes as much again as it has, at most this: 8 MiB.
 const GROWTH: u64 = (8 << 20) / UNIT;
@@ -64,16 +64,16 @@ impl Stub {
 
     /// Flushes that had failed before the first write that no sync has covered.
     pub(super) fn dirty_since(&self) -> Option<u64> {
-        unpoisoned::lock(&self.state).dirty_since
+        locks::lock(&self.state).dirty_since
     }
 
     pub(super) fn set_dirty_since(&self, since: Option<u64>) {
-        unpoisoned::lock(&self.state).dirty_since = since;
+        locks::lock(&self.state).dirty_since = since;
     }
 
     /// What the file gives up when its last handle is closed: all, or what is behind its end.
     pub(super) fn leave(&self, file: &File, id: &DeviceId, all: bool) -> Vec<Extent> {
-        let mut state = unpoisoned::lock(&self.state);
+        let mut state = locks::lock(&self.state);
         if all {
             return std::mem::take(&mut state.extents);
         }
@@ -215,7 +215,7 @@ impl<D: Blocking> StubFile<D> {
 
     /// Prepares a write of `range`: room, and zeros in a gap before it. Gives its pieces.
     fn prepare(&self, range: Range<u64>) -> Result<Vec<(u64, u64)>, IoError> {
-        let mut state = unpoisoned::lock(&self.stub().state);
+        let mut state = locks::lock(&self.stub().state);
         let more = units_for(range.end).min(GROWTH);
         self.reserve(&mut state, range.end, more)?;
         if range.start > state.len {
@@ -243,7 +243,7 @@ impl<D: Blocking> StubFile<D> {
 
     /// Notes that bytes up to `end` were written since `failed` flushes had failed.
     fn written(&self, end: u64, failed: u64) -> Result<(), IoError> {
-        let mut state = unpoisoned::lock(&self.stub().state);
+        let mut state = locks::lock(&self.stub().state);
         let since = state.dirty_since.map_or(failed, |since| since.min(failed));
         state.dirty_since = Some(since);
         state.writes += 1;
@@ -308,7 +308,7 @@ impl<D: Blocking> Blocking for StubFile<D> {
 
     fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError> {
         let pieces = {
-            let state = unpoisoned::lock(&self.stub().state);
+            let state = locks::lock(&self.stub().state);
             let end = at(offset, len).min(state.len);
             state.pieces(offset.min(end)..end)
         };
@@ -336,7 +336,7 @@ impl<D: Blocking> Blocking for StubFile<D> {
         if len == 0 {
             return (0, Ok(()));
         }
-        let _turn = unpoisoned::lock(&self.stub().changing);
+        let _turn = locks::lock(&self.stub().changing);
         let failed = self.volume.flushes.failed.load(Ordering::Acquire);
         let pieces = match self.prepare(offset..at(offset, len)) {
             Ok(pieces) => pieces,
@@ -354,14 +354,14 @@ impl<D: Blocking> Blocking for StubFile<D> {
 
     fn allocate(&self, len: u64) -> Result<(), IoError> {
         self.must_be_writable(IoOp::Allocate)?;
-        self.reserve(&mut unpoisoned::lock(&self.stub().state), len, 0)
+        self.reserve(&mut locks::lock(&self.stub().state), len, 0)
     }
 
     fn truncate(&self, len: u64) -> Result<(), IoError> {
         self.must_be_writable(IoOp::Truncate)?;
-        let _turn = unpoisoned::lock(&self.stub().changing);
+        let _turn = locks::lock(&self.stub().changing);
         let failed = self.volume.flushes.failed.load(Ordering::Acquire);
-        let mut state = unpoisoned::lock(&self.stub().state);
+        let mut state = locks::lock(&self.stub().state);
         if len <= state.len {
             return self.cut(&mut state, len);
         }
@@ -374,7 +374,7 @@ impl<D: Blocking> Blocking for StubFile<D> {
 
     fn sync(&self, _kind: SyncKind) -> Result<(), IoError> {
         let (since, writes) = {
-            let state = unpoisoned::lock(&self.stub().state);
+            let state = locks::lock(&self.stub().state);
             (state.dirty_since, state.writes)
         };
         if let Some(since) = since {
@@ -387,7 +387,7 @@ impl<D: Blocking> Blocking for StubFile<D> {
         }
         // The attribute must be durable too, which fdatasync does not promise.
         fsync(&self.file).map_err(|e| self.failed(IoOp::Sync, e))?;
-        let mut state = unpoisoned::lock(&self.stub().state);
+        let mut state = locks::lock(&self.stub().state);
         if state.writes == writes {
             state.dirty_since = None;
         }
@@ -395,6 +395,6 @@ impl<D: Blocking> Blocking for StubFile<D> {
     }
 
     fn length(&self) -> Result<u64, IoError> {
-        Ok(unpoisoned::lock(&self.stub().state).len)
+        Ok(locks::lock(&self.stub().state).len)
     }
 }

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use super::{DeviceId, crc};
 use crate::blocking_engine::Blocking;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::locks;
 use crate::names_and_directories::{read_small, replace};
 use crate::types::SyncKind;
-use crate::unpoisoned;
 
 /// Bytes at the beginning of a device that no replica gets.
 pub(super) const HEADER: u64 = 1 << 20;
@@ -101,7 +101,7 @@ pub(super) struct Adopted {
 
 impl Drop for Adopted {
     fn drop(&mut self) {
-        if let Some(in_use) = &mut *unpoisoned::lock(&IN_USE) {
+        if let Some(in_use) = &mut *locks::lock(&IN_USE) {
             in_use.remove(&self.id);
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn adopt<D: Blocking>(device: &D, root: &Path, wipe: bool) -> Result<
     let began = Instant::now();
     loop {
         {
-            let mut in_use = unpoisoned::lock(&IN_USE);
+            let mut in_use = locks::lock(&IN_USE);
             let (id, size) = belongs(device, root, wipe)?;
             if in_use.get_or_insert_default().insert(id) {
                 return Ok(Adopted { id, size });

@@ -137,7 +137,7 @@ impl Hadiofs {
         let (mut all, mut waited) = (0.0, waited_s(self.client.pid()));
         for at in nodes {
             let pid = self.cluster.node(*at).process()?.pid();
-            let used = procfs::usage(pid)?;
+            let used = process_usage::usage(pid)?;
             all += used.user_s + used.system_s;
             waited += waited_s(pid);
         }

@@ -91,7 +91,7 @@ fn round(
     let nodes = || on.0.nodes().iter().map(|node| node.pid());
     let used = || {
         nodes().try_fold((0.0, 0.0), |(user, system), pid| {
-            let usage = procfs::usage(pid)?;
+            let usage = process_usage::usage(pid)?;
             Ok((user + usage.user_s, system + usage.system_s))
         })
     };
@@ -100,7 +100,7 @@ fn round(
     let after: (f64, f64) = used()?;
     let mut pss_kib = 0;
     for pid in nodes() {
-        pss_kib += procfs::pss_kib(pid)?;
+        pss_kib += process_usage::pss_kib(pid)?;
     }
     for (at, client) in on.1.iter().enumerate() {
         client.fs(&["-rm", "-r", "-skipTrash", &workload::path(number, at)])?;

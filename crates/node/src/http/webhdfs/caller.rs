@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use hayloft_conf::{Configuration, HostPort, NameService, keys, namenodes};
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 
 use super::super::patterns;
 use super::parameters::Parameters;

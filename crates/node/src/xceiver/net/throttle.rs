@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hayloft_conf::{Configuration, keys};
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 use tokio::time::Instant;
 
 /// The bucket holds at most this much time's worth of bytes; the period of Apache's throttler.

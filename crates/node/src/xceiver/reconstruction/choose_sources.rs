@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use hayloft_io::unpoisoned::lock;
+use hayloft_io::locks::lock;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use tokio::time::timeout;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, unpoisoned};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, locks};
 use hayloft_wire::ids::PoolId;
 use tracing::{info, warn};
 

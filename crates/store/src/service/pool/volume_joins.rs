@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hayloft_io::{IoClass, IoError, IoOp, unpoisoned};
+use hayloft_io::{IoClass, IoError, IoOp, locks};
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
