@@ -10,7 +10,7 @@ use hayloft_wire::ids::ExtendedBlock;
 use crate::background::verify_replica::{Looker, Pace};
 use crate::config::VolumeConfig;
 use crate::error::StoreError;
-use crate::transitions::volume_failure;
+use crate::transitions::{check_volume, volume_failure};
 use crate::types::StoreEvent;
 
 pub use crate::layout::dirs::{DIR_MODE, FILE_MODE, make_dir, now_ms};
@@ -24,7 +24,7 @@ pub use crate::replica::file_pair::{
 };
 pub use crate::replica::{FinalReplica, LiveReplica, Slot};
 pub use crate::state::StoreState;
-pub use crate::transitions::volume_failure::LACKING;
+pub use crate::transitions::check_volume::LACKING;
 pub use crate::volume::{BlockPoolSlice, Volume, footprint};
 
 impl StoreState {
@@ -52,7 +52,7 @@ impl StoreState {
     /// Looks at a failed operation, and checks the volume where the error says something of it.
     /// Gives the error back.
     pub fn examine(self: &Arc<Self>, volume: &Arc<Volume>, error: StoreError) -> StoreError {
-        volume_failure::examine(self, volume, error)
+        check_volume::examine(self, volume, error)
     }
 
     /// Whether a replica on a volume has the data of its own checksum file, read from the device;

@@ -19,7 +19,7 @@ use crate::service::upgrade::{HeldByUpgrades, RollingUpgradeState};
 use crate::service::{hot_swap, shutdown, startup, upgrade};
 use crate::shared::StoreShared;
 use crate::state::{StoreProtection, StoreState};
-use crate::transitions::volume_failure;
+use crate::transitions::{check_volume, volume_failure};
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, ReplicaReport, StartOption, StorageInfo,
     StorageReport, StoreEvent,
@@ -196,7 +196,7 @@ impl Store {
     /// Checks all volumes after an I/O error; failed ones are taken out. Calls at the same time
     /// share one check.
     pub async fn check_volumes(&self) {
-        volume_failure::check_all(&self.0, &self.0.volumes()).await;
+        check_volume::check_all(&self.0, &self.0.volumes()).await;
     }
 
     /// The active NameNode says how a rolling upgrade stands: while one runs, replicas that it

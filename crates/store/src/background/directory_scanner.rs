@@ -21,7 +21,7 @@ use crate::replica::block_pool::Pool;
 use crate::replica::file_pair::on_disk;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::{check, check_soon, examine};
+use crate::transitions::check_volume::{check, check_soon, examine};
 use crate::volume::{BlockPoolSlice, Volume};
 
 /// First-level directories, each of which is a step that can be followed by a pause.

@@ -15,7 +15,7 @@ use crate::replica::block_pool::Pool;
 use crate::replica::file_pair::{self, Pair};
 use crate::replica::{FinalReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::examine;
+use crate::transitions::check_volume::examine;
 use crate::types::ReplicaRef;
 use crate::volume::{BlockPoolSlice, footprint};
 use crate::writer::first_volume::Tried;

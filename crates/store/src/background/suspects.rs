@@ -23,7 +23,7 @@ use super::verify_replica::{Looker, NotWhole, Pace, Sure};
 use crate::error::StoreError;
 use crate::replica::suspect::{Suspect, Why};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::LACKING;
+use crate::transitions::check_volume::LACKING;
 
 /// Suspects that may wait on a volume; more are forgotten, a search or the round finds them.
 const SUSPECTS_MAX: usize = 10_000;

@@ -17,7 +17,7 @@ use crate::replica::file_pair::{self, Pair};
 use crate::replica::reference::reference_of;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::examine;
+use crate::transitions::check_volume::examine;
 use crate::types::TakenOver;
 use crate::volume::{BlockPoolSlice, footprint};
 use crate::writer::first_volume::Tried;

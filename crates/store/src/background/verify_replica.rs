@@ -19,7 +19,7 @@ use crate::reader::{MissingMeta, ReplicaReader, open_alone, open_reader};
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
-use crate::transitions::volume_failure;
+use crate::transitions::check_volume;
 use crate::types::StoreEvent;
 use crate::volume::Volume;
 
@@ -248,7 +248,7 @@ impl Looker {
                 }
                 Err(found) if found.is_lack() && lacked < lacked_max => {
                     lacked += 1;
-                    tokio::time::sleep(volume_failure::LACKING).await;
+                    tokio::time::sleep(check_volume::LACKING).await;
                     continue;
                 }
                 Err(found) => self.settle(pool, id, &replica, found, Sure::No).await,
@@ -284,7 +284,7 @@ impl Looker {
             return false;
         }
         if error.io_error().is_some() {
-            volume_failure::check_since(&self.store, &self.volume, found.seen).await;
+            check_volume::check_since(&self.store, &self.volume, found.seen).await;
         }
         if self.volume.is_failed() || self.store.stop.is_cancelled() {
             return false;

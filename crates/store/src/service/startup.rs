@@ -19,7 +19,7 @@ use crate::layout::version::VolumeVersion;
 use crate::service::whose_directories;
 use crate::shared::StoreShared;
 use crate::state::{StoreProtection, StoreState};
-use crate::transitions::{run_commit_rounds, volume_failure};
+use crate::transitions::{check_volume, run_commit_rounds, volume_failure};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::archive_share::SharedMount;
 use crate::volume::stop_mark::Mark;
@@ -120,7 +120,7 @@ async fn open_patiently(
             Err(error) if error.kind() == StoreErrorKind::Retry && Instant::now() < until => {
                 warn!(volume = %volume.path.display(), %error, "opening a volume waits for what \
                     the process lacks");
-                tokio::time::sleep(volume_failure::LACKING).await;
+                tokio::time::sleep(check_volume::LACKING).await;
                 let means = error.io_error().and_then(IoError::lacks);
                 of_disk += u32::from(means.is_some_and(is_of_the_disk));
             }
@@ -259,7 +259,7 @@ fn sync_earlier(store: &Arc<StoreState>, volume: &Arc<Volume>) {
                 volume.commits.note_lost();
                 warn!(volume = %volume.root.display(), %error, "cannot sync what was written \
                     before the last stop: the next start looks at it again");
-                volume_failure::suspect(&store, &volume, &error);
+                check_volume::suspect(&store, &volume, &error);
             }
         }
     });

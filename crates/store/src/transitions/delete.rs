@@ -28,8 +28,8 @@ use crate::replica::block_pool::Pool;
 use crate::replica::live::directory;
 use crate::replica::{ReplicaDir, Slot};
 use crate::state::{Delete, StoreState};
+use crate::transitions::check_volume::examine;
 use crate::transitions::stop_writer::{Stopped, stop_writer};
-use crate::transitions::volume_failure::examine;
 use crate::types::StoreEvent;
 use crate::volume::{BlockPoolSlice, Volume};
 
@@ -96,7 +96,7 @@ async fn remove(store: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
                     warn!(%block, %error, "cannot remove a deleted replica; it is tried again at \
                         the next start");
                     if error.kind().suspects_volume() {
-                        crate::transitions::volume_failure::suspect(store, volume, &error);
+                        crate::transitions::check_volume::suspect(store, volume, &error);
                     }
                 }
             }

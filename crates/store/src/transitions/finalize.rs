@@ -12,7 +12,7 @@ use crate::replica::reference::reference_of;
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::examine;
+use crate::transitions::check_volume::examine;
 use crate::types::{ReplicaRef, StoreEvent};
 
 /// As [`finalize_live`] for a replica that a recovery has settled. Where closes are synced its

@@ -1,6 +1,7 @@
 //! What replicas and volumes go through: a writer that stops, a close, a commit round, a deletion,
 //! a failure.
 //!
+//! - `check_volume`: whether a volume can go on, by its errors and by checks
 //! - `delete`: deleting replicas: at once in the map
 //! - `finalize`: how a live replica becomes a finalized one
 //! - `run_commit_rounds`: commit rounds at work: they sync what `CommitRounds` has collected
@@ -8,6 +9,7 @@
 //! - `to_trash`: where deleted replicas go while a rolling upgrade runs
 //! - `volume_failure`: what happens when a volume fails
 
+pub mod check_volume;
 pub mod delete;
 pub mod finalize;
 pub mod run_commit_rounds;

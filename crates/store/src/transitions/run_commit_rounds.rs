@@ -10,7 +10,7 @@ use hayloft_io::{EngineFile, IoError, IoErrorKind};
 use tokio::sync::RwLock;
 use tracing::{error, warn};
 
-use super::volume_failure;
+use super::check_volume;
 use crate::layout::dirs::now_ms;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, Slot};
@@ -151,7 +151,7 @@ async fn sync_names(store: &Arc<StoreState>, volume: &Arc<Volume>, dir: &Path) -
         volume.commits.note_lost();
         volume.commits.touch_dir(dir);
         warn!(dir = %dir.display(), %error, "cannot make the names in a directory durable");
-        volume_failure::suspect(store, volume, &error);
+        check_volume::suspect(store, volume, &error);
     }
     false
 }
@@ -186,7 +186,7 @@ async fn failed(store: &Arc<StoreState>, volume: &Arc<Volume>, touched: &Touched
         return;
     }
     let event = touched.replica.lost_event(error);
-    volume_failure::suspect(store, volume, error);
+    check_volume::suspect(store, volume, error);
     if let Some(event) = event {
         store.send_event(event).await;
     }

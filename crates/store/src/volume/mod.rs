@@ -4,7 +4,7 @@
 //! - `choose_volume`: which volume a new replica goes to
 //! - `error_places`: errors of the disk under a volume: in how many different places it had one
 //!   lately
-//! - `health`: whether a volume can still be used
+//! - `probe_volume`: whether a volume can still be used
 //! - `invalidations`: how many deletes a volume keeps waiting
 //! - `open`: opening a volume: its directory, its engine, its lock, its VERSION file
 //! - `remembered_storages`: what a node remembers of its storages
@@ -16,9 +16,9 @@
 pub mod archive_share;
 pub mod choose_volume;
 pub mod error_places;
-pub mod health;
 pub mod invalidations;
 pub mod open;
+pub mod probe_volume;
 pub mod remembered_storages;
 pub mod space_told;
 pub mod stop_mark;

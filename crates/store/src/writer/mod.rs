@@ -50,8 +50,8 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::LiveReplica;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
+use crate::transitions::check_volume::examine;
 use crate::transitions::stop_writer::WriterLock;
-use crate::transitions::volume_failure::examine;
 use crate::types::StorageInfo;
 use crate::volume::footprint;
 

@@ -14,8 +14,8 @@ use crate::replica::file_pair::{self, Pair};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
+use crate::transitions::check_volume::examine;
 use crate::transitions::stop_writer::WriterLock;
-use crate::transitions::volume_failure::examine;
 use crate::types::{ReplicaRef, StoreEvent};
 use crate::volume::{BlockPoolSlice, footprint};
 

@@ -14,7 +14,7 @@ use crate::service::pool::duplicates;
 use crate::service::startup;
 use crate::service::upgrade::FoundUpgrade;
 use crate::state::StoreState;
-use crate::transitions::volume_failure::LACKING;
+use crate::transitions::check_volume::LACKING;
 use crate::types::{StartOption, StoreEvent};
 use crate::volume::unsynced::CommitRounds;
 use crate::volume::{BlockPoolSlice, Volume, footprint};

@@ -40,8 +40,8 @@ use crate::error::StoreError;
 use crate::layout::dirs::make_dir;
 use crate::layout::names::PREVIOUS;
 use crate::state::StoreState;
+use crate::transitions::check_volume::examine;
 use crate::transitions::delete::{clear_leftovers, remove_later};
-use crate::transitions::volume_failure::examine;
 use crate::volume::BlockPoolSlice;
 
 /// How deep `trash` mirrors `current`: `trash/finalized/subdirA/subdirB`.
