@@ -20,8 +20,8 @@ use tracing::warn;
 use super::degraded::{decoded_as, unit_from};
 use super::mend_for_reader::UnitMender;
 use super::{
-    Parity, ParityConfig, ParityStatus, degraded, found_at_start, kept_of_deleted, rebuild,
-    record_copies, replica_changes, rewrite_damaged, rounds, unattended, unreadable_units,
+    Parity, ParityConfig, ParityStatus, degraded, dissolve, found_at_start, kept_of_deleted,
+    rebuild, replica_changes, rewrite_damaged, rounds, unattended, unreadable_units,
 };
 
 /// Parity groups over the volumes of all stores of a process. Clones are the same.
@@ -108,7 +108,7 @@ impl Protection<StoreState> for ParityProtection {
         store: &'a Arc<StoreState>,
         pool: &'a PoolId,
     ) -> BoxFuture<'a, ()> {
-        record_copies::pool_removed(&self.0, store, pool).boxed()
+        dissolve::pool_removed(&self.0, store, pool).boxed()
     }
 
     fn can_do_without(&self, store: &StoreState, volume: &Volume) -> bool {

@@ -9,7 +9,8 @@
 //! | `read_members` | members of a new group, and how they are read |
 //! | `bytes_until_encoded` | bytes of new replicas, in memory until they are encoded |
 //! | `encode` | one group: read, encode, commit |
-//! | `record_copies` | copies of records, and groups that go |
+//! | `record_copies` | copies of records |
+//! | `dissolve` | groups that go |
 //! | `replica_changes` | hooks: what a change of a replica means |
 //! | `decode` | ranges of a unit from the others |
 //! | `decoded_file` | a decoded unit as a file that readers can use |
@@ -39,6 +40,7 @@ mod bytes_until_encoded;
 mod decode;
 mod decoded_file;
 mod degraded;
+mod dissolve;
 mod encode;
 mod found_at_start;
 mod kept_of_deleted;
