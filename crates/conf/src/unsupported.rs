@@ -3,8 +3,8 @@
 //! - `common`: keys of `core-site.xml`, and of Hadoop's RPC, that the code of Apache's DataNode
 //!   reads
 //! - `flags`: flags and agents of the JVM, in the environment and in the scripts that set it
-//! - `java`: what stands beside Hadoop's configuration files and only a JVM reads
-//! - `java_and_shell_text`: files of Java's and of the shell: lines that go on, keys and values,
+//! - `jvm_only_files`: what stands beside Hadoop's configuration files and only a JVM reads
+//! - `read_java_files`: files of Java's and of the shell: lines that go on, keys and values,
 //!   words
 //! - `log4j`: `log4j.properties`: appenders that send lines somewhere else than to a file
 //! - `metrics`: `hadoop-metrics2.properties`: sinks to which a JVM pushes its metrics
@@ -17,14 +17,14 @@
 
 mod common;
 mod flags;
-mod java;
-mod java_and_shell_text;
+mod jvm_only_files;
 #[cfg(test)]
-mod java_tests;
+mod jvm_only_files_tests;
 mod log4j;
 mod metrics;
+mod read_java_files;
 
-pub use java::missed_from_java;
+pub use jvm_only_files::missed_from_java;
 
 /// One key without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

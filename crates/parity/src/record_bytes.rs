@@ -15,7 +15,7 @@
 use bytes::{Buf, BufMut};
 use hayloft_wire::checksum::ChecksumKind;
 
-use crate::fields::{self, Fields};
+use crate::head_fields::{self, Fields};
 use crate::record::{GroupRecord, RecordError, VERSION};
 
 const MAGIC: &[u8; 8] = b"HLPARITY";
