@@ -1,7 +1,7 @@
 //! Writing one replica.
 //!
 //! - `allocate`: room that the file system allocates ahead of what is written
-//! - `append_plan`: what a run of packets means for the files: pure
+//! - `write_plan`: what a run of packets means for the files: pure
 //! - `block_recovery`: block recovery as a participant
 //! - `close`: completing a replica
 //! - `create`: new replicas
@@ -17,7 +17,6 @@
 //! - `write_packets`: packets on their way into the files
 
 mod allocate;
-pub mod append_plan;
 pub mod block_recovery;
 mod close;
 pub mod create;
@@ -31,6 +30,7 @@ mod switch_volume;
 mod sync;
 mod temporary;
 mod write_packets;
+pub mod write_plan;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

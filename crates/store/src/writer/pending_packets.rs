@@ -5,7 +5,7 @@ use hayloft_io::{BufferPool, WRITE_BUFFER, WriteBuffers};
 use hayloft_wire::checksum::DataChecksum;
 
 use crate::replica::Tail;
-use crate::writer::append_plan::Plan;
+use crate::writer::write_plan::Plan;
 
 /// Bytes that one write takes at most.
 const WRITE_MAX: u64 = 4 << 20;
@@ -157,7 +157,7 @@ impl PendingPackets {
 mod tests {
     use super::*;
     use crate::types::PacketData;
-    use crate::writer::append_plan::plan;
+    use crate::writer::write_plan::plan;
     use hayloft_wire::checksum::ChecksumKind;
     use proptest::prelude::*;
 

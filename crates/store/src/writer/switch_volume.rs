@@ -19,7 +19,7 @@ use crate::replica::{LiveReplica, Slot, Tail};
 use crate::state::StoreState;
 use crate::transitions::delete;
 use crate::transitions::stop_writer::WriterLock;
-use crate::writer::append_plan::Plan;
+use crate::writer::write_plan::Plan;
 
 /// What is kept of a new replica until its first write has ended well.
 #[derive(Debug)]

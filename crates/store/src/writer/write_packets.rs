@@ -13,7 +13,7 @@ use super::growth::ReplicaFiles;
 use super::pending_packets::PendingPackets;
 use crate::error::StoreError;
 use crate::types::PacketData;
-use crate::writer::append_plan::{Plan, plan};
+use crate::writer::write_plan::{Plan, plan};
 
 impl ReplicaWriter {
     /// Gathers from now on what is written, when the checksum is known.

@@ -2,7 +2,7 @@ use hayloft_wire::checksum::ChecksumKind;
 use proptest::prelude::*;
 
 use crate::types::PacketDataError;
-use crate::writer::append_plan::*;
+use crate::writer::write_plan::*;
 
 fn checksum(kind: ChecksumKind, chunk: u32) -> DataChecksum {
     DataChecksum::new(kind, chunk).expect("valid")
