@@ -15,7 +15,7 @@ use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
 use crate::transitions::check_volume::examine;
-use crate::transitions::finalize::finalize_recovered;
+use crate::transitions::move_to_finalized::finalize_recovered;
 use crate::transitions::stop_writer::{Stopped, stop_writer};
 use crate::types::{RecoveryInfo, ReplicaRef};
 use crate::volume::footprint;

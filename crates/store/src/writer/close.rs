@@ -7,7 +7,7 @@ use hayloft_io::{IoError, SyncKind, together};
 use super::ReplicaWriter;
 use super::pending_packets::DIRECT_MIN;
 use crate::error::StoreError;
-use crate::transitions::finalize::finalize_live;
+use crate::transitions::move_to_finalized::finalize_live;
 use crate::transitions::run_commit_rounds;
 use crate::types::ReplicaRef;
 

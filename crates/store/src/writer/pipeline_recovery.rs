@@ -11,7 +11,7 @@ use crate::replica::block_pool::Pool;
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, Slot};
 use crate::state::StoreState;
-use crate::transitions::finalize::finalize_recovered;
+use crate::transitions::move_to_finalized::finalize_recovered;
 use crate::transitions::stop_writer::{Stopped, WriterLock, stop_writer};
 use crate::types::ReplicaRef;
 use crate::volume::BlockPoolSlice;
