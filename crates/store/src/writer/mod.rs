@@ -3,7 +3,7 @@
 //! - `allocate`: room that the file system allocates ahead of what is written
 //! - `write_plan`: what a run of packets means for the files: pure
 //! - `block_recovery`: block recovery as a participant
-//! - `close`: completing a replica
+//! - `complete_replica`: completing a replica
 //! - `create`: new replicas
 //! - `first_volume`: the files of a new replica, on one volume after the other until one takes them
 //! - `growth`: what a replica's growth changes: its two files, and what is known of it
@@ -18,7 +18,7 @@
 
 mod allocate;
 pub mod block_recovery;
-mod close;
+mod complete_replica;
 pub mod create;
 pub mod first_volume;
 mod growth;
