@@ -15,7 +15,7 @@ use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
 use crate::transitions::run_commit_rounds;
 use crate::volume::footprint;
-use crate::writer::keep_end::keep;
+use crate::writer::keep_synced_end::keep;
 use crate::writer::write_plan::Plan;
 
 /// Bytes of data that are written in one call with the checksum of the chunk that they complete:

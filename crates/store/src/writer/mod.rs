@@ -7,7 +7,7 @@
 //! - `create`: new replicas
 //! - `first_volume`: the files of a new replica, on one volume after the other until one takes them
 //! - `growth`: what a replica's growth changes: its two files, and what is known of it
-//! - `keep_end`: a writer keeps the end of what was synced: see `kept_end`
+//! - `keep_synced_end`: a writer keeps the end of what was synced: see `kept_end`
 //! - `pending_packets`: packets that were accepted and are not in the replica's files yet
 //! - `pipeline_recovery`: taking over replicas that exist: append, and the recoveries of a pipeline
 //! - `recovery_steps`: what recoveries and appends do to the files of a replica
@@ -22,7 +22,7 @@ mod complete_replica;
 pub mod create;
 pub mod first_volume;
 mod growth;
-mod keep_end;
+mod keep_synced_end;
 mod pending_packets;
 pub mod pipeline_recovery;
 pub mod recovery_steps;

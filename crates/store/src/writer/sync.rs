@@ -9,7 +9,7 @@ use super::ReplicaWriter;
 use crate::error::StoreError;
 use crate::replica::{LiveReplica, Tail};
 use crate::transitions::run_commit_rounds;
-use crate::writer::keep_end::keep;
+use crate::writer::keep_synced_end::keep;
 
 impl ReplicaWriter {
     /// hsync: everything written is durable; the first time, the directory entries too.
