@@ -7,7 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use super::host::{Carried, HostedDisk};
+use super::modelling_process::{Carried, HostedDisk};
 use crate::error::{Result, TestkitError};
 
 /// The first argument of a program that shall carry a disk; the second is the disk as JSON.

@@ -5,7 +5,7 @@
 //! - `drive`: the drive: a queue of requests and the thread that answers each when the model says
 //!   so
 //! - `fuse`: the FUSE file system with the one file: `disk`, and beside it `stats.json`
-//! - `host`: the process that models a disk
+//! - `modelling_process`: the process that models a disk
 //! - `leftovers`: what a modelled disk occupies
 //! - `model`: the service times of a hard disk, as a pure function of its state and a request
 //! - `stats`: what a modelled disk did: requests, runs, seeks, and how busy it was over time
@@ -20,7 +20,7 @@
 //! - [`model`]: service times, a pure function; [`stats`]: what the disk did;
 //! - `drive`: queue and clock; `fuse`: the file; `leftovers`: what is to be undone
 //!   after a crash;
-//! - [`host`]: the process that carries a disk (`hayloft-lab disk`);
+//! - [`modelling_process`]: the process that carries a disk (`hayloft-lab disk`);
 //! - [`volatile`]: a cache that loses part of what no flush followed; `carrying_process`: who
 //!   carries such a disk;
 //! - [`ModelledDisk`]: such a process as a child of ours.
@@ -30,9 +30,9 @@
 mod carrying_process;
 mod drive;
 mod fuse;
-pub mod host;
 mod leftovers;
 pub mod model;
+pub mod modelling_process;
 pub mod stats;
 pub mod volatile;
 
@@ -45,9 +45,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub use carrying_process::carry_if_asked;
-pub use host::{Carried, HostedDisk, HostedFileSystem, HostedPlace};
 pub use leftovers::sweep;
 pub use model::Params;
+pub use modelling_process::{Carried, HostedDisk, HostedFileSystem, HostedPlace};
 pub use stats::{DirectionStats, LATENCY_CLASSES, LatencyCounts, Stats};
 pub use volatile::Lost;
 
