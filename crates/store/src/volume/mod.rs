@@ -1,7 +1,7 @@
 //! Volumes: configured directories, their space, and the part of each pool that lies on them.
 //!
 //! - `archive_share`: a DISK and an ARCHIVE volume on one mount (HDFS-15548, HDFS-15683)
-//! - `choose_volume`: which volume a new replica goes to
+//! - `volume_choosing_policy`: which volume a new replica goes to
 //! - `error_places`: errors of the disk under a volume: in how many different places it had one
 //!   lately
 //! - `probe_volume`: whether a volume can still be used
@@ -14,7 +14,6 @@
 //! - `virtual_node_share`: the space of a file system
 
 pub mod archive_share;
-pub mod choose_volume;
 pub mod error_places;
 pub mod invalidations;
 pub mod open;
@@ -24,6 +23,7 @@ pub mod space_told;
 pub mod stop_mark;
 pub mod unsynced;
 pub mod virtual_node_share;
+pub mod volume_choosing_policy;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
