@@ -18,7 +18,7 @@ use crate::state::StoreState;
 use crate::transitions::check_volume::examine;
 use crate::types::ReplicaRef;
 use crate::volume::{BlockPoolSlice, footprint};
-use crate::writer::first_volume::Tried;
+use crate::writer::volume_for_new_replica::Tried;
 
 /// Bytes copied at a time, at least; a whole number of chunks.
 const PIECE_BYTES: usize = 1 << 20;

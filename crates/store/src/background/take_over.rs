@@ -20,7 +20,7 @@ use crate::state::StoreState;
 use crate::transitions::check_volume::examine;
 use crate::types::TakenOver;
 use crate::volume::{BlockPoolSlice, footprint};
-use crate::writer::first_volume::Tried;
+use crate::writer::volume_for_new_replica::Tried;
 
 const CLASS: IoClass = IoClass::Balancer;
 

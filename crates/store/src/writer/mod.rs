@@ -5,7 +5,7 @@
 //! - `block_recovery`: block recovery as a participant
 //! - `complete_replica`: completing a replica
 //! - `create`: new replicas
-//! - `first_volume`: the files of a new replica, on one volume after the other until one takes them
+//! - `volume_for_new_replica`: the files of a new replica, on one volume after the other until one takes them
 //! - `growth`: what a replica's growth changes: its two files, and what is known of it
 //! - `keep_synced_end`: a writer keeps the end of what was synced: see `kept_end`
 //! - `pending_packets`: packets that were accepted and are not in the replica's files yet
@@ -20,7 +20,6 @@ mod allocate;
 pub mod block_recovery;
 mod complete_replica;
 pub mod create;
-pub mod first_volume;
 mod growth;
 mod keep_synced_end;
 mod pending_packets;
@@ -29,6 +28,7 @@ pub mod recovery_steps;
 mod switch_volume;
 mod sync;
 mod temporary;
+pub mod volume_for_new_replica;
 mod write_packets;
 pub mod write_plan;
 

@@ -10,8 +10,8 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::warn;
 
 use super::ReplicaWriter;
-use super::first_volume::{NewReplica, Tried};
 use super::growth::ReplicaFiles;
+use super::volume_for_new_replica::{NewReplica, Tried};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
 use crate::replica::latch::Latch;
