@@ -120,21 +120,6 @@ impl SharedConfig {
     }
 }
 
-/// Whether a property says which NameNodes there are or where.
-fn names_namenodes(name: &str) -> bool {
-    [
-        "fs.defaultFS",
-        "dfs.nameservices",
-        "dfs.internal.nameservices",
-        "dfs.ha.namenodes.",
-        "dfs.namenode.rpc-address",
-        "dfs.namenode.servicerpc-address",
-        "dfs.namenode.lifeline.rpc-address",
-    ]
-    .iter()
-    .any(|base| name.starts_with(base))
-}
-
 fn differences(old: &Configuration, new: &Configuration) -> Vec<Change> {
     let mut names: Vec<&str> = old.names().chain(new.names()).collect();
     names.sort_unstable();
