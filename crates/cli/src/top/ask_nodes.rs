@@ -24,7 +24,23 @@ const NODE_LIMITS: HttpLimits = HttpLimits {
 /// How often NameNodes are asked which nodes there are.
 const SEARCH_EVERY: Duration = Duration::from_secs(15);
 
-type Answer = Result<(NodeFigures, NodeRates), String>;
+/// Why a node tells nothing of itself.
+#[derive(Clone, Debug)]
+pub struct Untold {
+    /// In words.
+    pub why: String,
+    /// It answers, as a stock DataNode does, but not as Hayloft would.
+    pub answers: bool,
+}
+
+impl From<String> for Untold {
+    fn from(why: String) -> Self {
+        let answers = false;
+        Self { why, answers }
+    }
+}
+
+type Answer = Result<(NodeFigures, NodeRates), Untold>;
 
 /// A node as of one sample.
 #[derive(Clone, Debug)]
@@ -54,7 +70,7 @@ impl NodeView {
     fn new(address: &str, known: &KnownNode, answer: Answer) -> Self {
         let findings = match &answer {
             Ok((counters, _)) => counters.findings.clone(),
-            Err(why) => vec![Finding::silent(why)],
+            Err(untold) => vec![Finding::silent(&untold.why)],
         };
         Self {
             address: address.to_owned(),
@@ -114,7 +130,7 @@ impl NodeView {
                 node["parity_bytes"] = json!(counters.parity.clone().unwrap_or_default());
                 node["rates"] = json!(rates);
             }
-            Err(why) => node["error"] = json!(why),
+            Err(untold) => node["error"] = json!(untold.why),
         }
         node
     }
@@ -125,7 +141,7 @@ impl ClusterView {
     pub fn silent(&self) -> usize {
         self.nodes
             .iter()
-            .filter(|node| node.answer.is_err())
+            .filter(|node| node.answer.as_ref().is_err_and(|untold| !untold.answers))
             .count()
     }
 
@@ -199,7 +215,7 @@ impl Sampler {
 }
 
 /// When an answer came, and what it was.
-type Timed = (Instant, Result<NodeFigures, String>);
+type Timed = (Instant, Result<NodeFigures, Untold>);
 
 /// The answers of all nodes, in their order.
 fn ask_all(nodes: &[(&String, &KnownNode)]) -> Vec<Timed> {
@@ -226,18 +242,19 @@ fn ask_all(nodes: &[(&String, &KnownNode)]) -> Vec<Timed> {
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-fn ask(address: &str, known: &KnownNode) -> Result<NodeFigures, String> {
+fn ask(address: &str, known: &KnownNode) -> Result<NodeFigures, Untold> {
     if let Some(why) = &known.unasked {
-        return Err(why.clone());
+        return Err(why.clone().into());
     }
+    let other = |why| Untold { why, answers: true };
     let answer = fetch(address, "/live", NODE_LIMITS).map_err(|why| {
         // A status, which a stock DataNode has for a page that it lacks.
         if why.starts_with("HTTP/") {
-            return format!("answers /live with {why}: it is no Hayloft node");
+            return other(format!("answers /live with {why}: it is no Hayloft node"));
         }
-        format!("does not answer: {why}; check that it runs and has an HTTP port")
+        format!("does not answer: {why}; check that it runs and has an HTTP port").into()
     });
-    parse(&answer?)
+    parse(&answer?).map_err(other)
 }
 
 #[cfg(test)]
@@ -256,7 +273,7 @@ mod tests {
         let refused = |(_, answer): &Timed| {
             answer
                 .as_ref()
-                .is_err_and(|why| why.starts_with("does not answer: "))
+                .is_err_and(|untold| untold.why.starts_with("does not answer: "))
         };
         assert!(answers.iter().all(refused), "{answers:?}");
         let view = Sampler::new(NodeSource::Named(names)).sample();

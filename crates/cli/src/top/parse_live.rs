@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hayloft_io::IoClass;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::finding::Finding;
 
@@ -20,6 +21,7 @@ const SENTENCES_MAX: usize = 1000;
 
 /// What transfers took since the node started, all of them counted. Microseconds, or bytes of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
 pub struct Summary {
     /// Half took at most so much.
     pub p50: f64,
@@ -33,6 +35,7 @@ pub struct Summary {
 
 /// A class of I/O on a disk.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
 pub struct ClassFigures {
     /// The class.
     #[serde(rename = "class")]
@@ -49,6 +52,7 @@ pub struct ClassFigures {
 
 /// A disk.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
 pub struct DiskFigures {
     /// Its name.
     pub name: String,
@@ -60,6 +64,7 @@ pub struct DiskFigures {
 
 /// A volume.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
 pub struct VolumeFigures {
     /// Its directory.
     pub path: String,
@@ -69,6 +74,7 @@ pub struct VolumeFigures {
 
 /// All that `top` uses of one answer.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
 pub struct NodeFigures {
     /// Milliseconds since the node started.
     pub up_ms: f64,
@@ -106,13 +112,20 @@ pub struct NodeFigures {
     pub findings: Vec<Finding>,
 }
 
-/// Reads an answer.
+/// Reads an answer. What an older node does not say is 0 or nothing, and what a newer one says
+/// besides is left aside.
 ///
 /// # Errors
-/// In words: it is not what a Hayloft node of this version says.
+/// In words: it is not what a Hayloft node says, or one of a version that is too far away.
 pub fn parse(answer: &str) -> Result<NodeFigures, String> {
-    let node: Result<NodeFigures, _> = serde_json::from_str(answer);
-    let mut node = node.map_err(|_| "its /live is not that of a Hayloft node".to_owned())?;
+    let node: Option<Value> = serde_json::from_str(answer).ok();
+    // Every version says these.
+    let node = node.filter(|node| node["up_ms"].is_number() && node["disks"].is_array());
+    let node = node.ok_or("its /live is not that of a Hayloft node")?;
+    let mut node: NodeFigures = serde_json::from_value(node).map_err(|error| {
+        let error = shown_within(&error.to_string(), SENTENCES_MAX);
+        format!("its /live is of another version of Hayloft, use the `top` of that one: {error}")
+    })?;
     node.keep_to_limits();
     Ok(node)
 }
@@ -168,8 +181,9 @@ impl NodeFigures {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
+    use super::super::finding::Gravity;
     use super::*;
 
     /// A node's answer, shortened.
@@ -200,12 +214,29 @@ pub(super) mod tests {
 
     #[test]
     fn other_answers_are_refused() {
-        let mut older = recorded();
-        older.as_object_mut().expect("one").remove("written_bytes");
-        let older = older.to_string();
-        for text in ["", "\0\u{1b}[2J", "<html>200</html>", "{}", "[]", &older] {
-            assert!(parse(text).is_err(), "{text:?}");
+        for text in ["", "\0\u{1b}[2J", "<html>200</html>", "{}", "[]"] {
+            let refused = parse(text).expect_err(text);
+            assert_eq!(refused, "its /live is not that of a Hayloft node");
         }
+        let mut other = recorded();
+        other["used"] = json!({"bytes": 1});
+        let refused = parse(&other.to_string()).expect_err("of another type");
+        assert!(refused.contains("another version of Hayloft"), "{refused}");
+    }
+
+    /// Nodes are exchanged one by one, so one `top` meets several versions.
+    #[test]
+    fn answers_of_older_and_newer_nodes_are_read() {
+        let mut other = recorded();
+        let node = other.as_object_mut().expect("one");
+        node.retain(|name, _| ["up_ms", "disks", "findings"].contains(&&**name));
+        node.insert("newer".into(), json!({"unknown": [1]}));
+        other["disks"][0]["classes"][0] = json!({"class": "client-write", "newer": 1});
+        other["findings"][0] = json!({"gravity": "dire", "text": "newer", "newer": 1});
+        let node = parse(&other.to_string()).expect("a node");
+        assert_eq!((node.up_ms, node.written_bytes), (120_000.0, 0.0));
+        assert_eq!(node.findings[0].gravity, Gravity::Trouble);
+        assert_eq!(node.disks[0].classes[0].queue, Summary::default());
     }
 
     #[test]
