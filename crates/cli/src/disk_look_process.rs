@@ -1,7 +1,7 @@
 //! Processes of their own that look at disks for a command. One that waits for a hung disk cannot
 //! end, so the command gives it up and goes on without it.
 
-use std::io::Read as _;
+use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -13,6 +13,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What a process printed, or its error.
 pub type Said = Result<Vec<u8>, String>;
+
+/// The first `most` bytes of a pipe. It is read to its end, so that its writer never waits.
+fn taken(pipe: Option<impl Read>, most: u64) -> std::io::Result<Vec<u8>> {
+    let mut taken = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.by_ref().take(most).read_to_end(&mut taken)?;
+        std::io::copy(&mut pipe, &mut std::io::sink())?;
+    }
+    Ok(taken)
+}
 
 /// A process that runs by itself.
 #[derive(Debug)]
@@ -36,16 +46,16 @@ impl Apart {
         std::thread::spawn(move || {
             let run = || {
                 let mut child = child?;
-                let (mut text, mut error) = (Vec::new(), String::new());
-                if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
-                    out.take(most).read_to_end(&mut text)?;
-                    err.take(most).read_to_string(&mut error)?;
-                }
+                let (out, err) = (child.stdout.take(), child.stderr.take());
+                // Side by side: a process that fills one pipe waits, and never ends the other.
+                let errors = std::thread::spawn(move || taken(err, most));
+                let text = taken(out, most)?;
+                let error = errors.join().unwrap_or_else(|_| Ok(Vec::new()))?;
                 let well = child.wait()?.success();
                 Ok(if well {
                     Ok(text)
                 } else {
-                    Err(error.trim().to_owned())
+                    Err(String::from_utf8_lossy(&error).trim().to_owned())
                 })
             };
             let said = run().unwrap_or_else(|error: std::io::Error| Err(error.to_string()));
@@ -108,6 +118,16 @@ mod tests {
             none.while_it_works(second)
                 .is_some_and(|said| said.is_err())
         );
+    }
+
+    #[test]
+    fn one_that_says_more_than_is_taken_ends() {
+        let limit = Duration::from_secs(30);
+        let many = "head -c 300000 /dev/zero | tr '\\0' x";
+        let said = shell(&format!("{many} >&2; {many}; exit 0")).within(limit);
+        assert_eq!(said, Some(Ok(vec![b'x'; 1000])));
+        let failed = shell(&format!("{many}; {many} >&2; exit 1")).within(limit);
+        assert_eq!(failed, Some(Err("x".repeat(1000))));
     }
 
     #[test]
