@@ -51,9 +51,7 @@ fn usable(config: &Configuration) -> Result<(), CliError> {
 /// in it.
 fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError> {
     if json {
-        let text = serde_json::to_string_pretty(&config.settings())
-            .map_err(|error| CliError::new(format!("cannot write JSON: {error}"), "", ""))?;
-        println!("{text}");
+        crate::json::print_json(&config.settings())?;
     } else {
         print!("{}", config.to_text());
         // What is wrong with them is said below.

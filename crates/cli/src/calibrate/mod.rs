@@ -95,11 +95,7 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, CliError> {
         chart::draw(&calibration, svg)?;
     }
     if args.json {
-        let text = serde_json::to_string_pretty(&calibration);
-        println!(
-            "{}",
-            text.map_err(|e| CliError::new(format!("cannot print: {e}"), "", ""))?
-        );
+        crate::json::print_json(&calibration)?;
     } else {
         print!("{}", report::text(&calibration));
     }

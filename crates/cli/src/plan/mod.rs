@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use crate::error::CliError;
+use crate::json::print_json;
 
 use self::disks::PlannedDisk;
 use self::report::SuperPlan;
@@ -94,9 +95,7 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
         chart::draw(&plan, svg)?;
     }
     if args.json {
-        let text = serde_json::to_string_pretty(&plan)
-            .map_err(|error| CliError::new(format!("cannot print: {error}"), "", ""))?;
-        println!("{text}");
+        print_json(&plan)?;
     } else {
         print!("{}", report::text(&plan));
     }
