@@ -8,6 +8,7 @@ use super::configuration::Configuration;
 use super::error::ConfigError;
 use super::key::Key;
 use super::keys;
+use super::namenodes::names_namenodes;
 use super::value::Value;
 
 /// One property that differs between the running configuration and the files.

@@ -7,17 +7,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hayloft_io::{IoError, IoErrorKind, IoOp};
+use hayloft_io::{IoError, IoOp};
 use hayloft_parity::{
     GroupFile, GroupId, GroupRecord, HEAD_BYTES_MAX, PARITY_DIR, RECORD_START, RecordError,
-    SECTIONS_BYTES_MAX, TableGroup, UnitSums, encode, encode_head,
+    SECTIONS_BYTES_MAX, UnitSums, encode, encode_head,
 };
-use hayloft_store::inside::{DIR_MODE, FILE_MODE, StoreState};
+use hayloft_store::inside::{DIR_MODE, FILE_MODE};
 use hayloft_store::{StoreError, StoreErrorKind};
-use hayloft_wire::ids::PoolId;
-use tracing::{debug, warn};
+use tracing::warn;
 
-use super::unit_files::{kept_file, parity_file, section_of, unit_len};
+use super::unit_files::{section_of, unit_len};
 use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity};
 

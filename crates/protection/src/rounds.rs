@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{locks, restart_on_panic};
+use hayloft_io::{locks, unbroken};
 use hayloft_parity::{DiskRoom, GroupPlan, TableGroup, Unprotected, form};
 use hayloft_store::inside::Slot;
 use hayloft_store::{StoreError, StoreErrorKind};

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use hayloft_io::decorators::Sampling;
-use hayloft_io::{locks, restart_on_panic};
+use hayloft_io::{locks, unbroken};
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -1,6 +1,6 @@
 //! Files as operators have them.
 
-use super::java::missed_from_java;
+use super::jvm_only_files::missed_from_java;
 
 fn missed(files: &[(&str, &str)], environment: &[(&str, &str)]) -> Vec<String> {
     let dir = tempfile::tempdir().expect("a directory");

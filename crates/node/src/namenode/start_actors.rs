@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hayloft_io::restart_on_panic;
+use hayloft_io::unbroken;
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 

@@ -309,7 +309,7 @@ async fn a_replica_that_took_the_place_of_a_damaged_one_is_not_told() {
     for id in [1, 2] {
         let replica = node.store.replica(pool.id(), id).expect("there");
         let damage = hayloft_store::inside::Damage::Certain;
-        crate::rewrite_damaged(
+        crate::heal(
             &node.parity,
             node.store.state(),
             replica.block,

@@ -184,7 +184,7 @@ async fn a_group_that_a_damaged_replica_waits_for_makes_no_room() {
     flip(&data_file(&node, damaged), 100);
     let storage = node.store.replica(&pool(), damaged).expect("there").storage;
     let is = block(damaged, 1001, 50_000);
-    crate::rewrite_damaged(
+    crate::heal(
         &node.parity,
         node.store.state(),
         is,

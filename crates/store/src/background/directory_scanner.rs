@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::background::settle_differences::{Differences, Step, settle};
 use crate::error::StoreError;
-use crate::found_at_start::{Found, Orphans, Progress, find_files};
+use crate::found_at_start::{Found, Orphans, Progress, walk};
 use crate::layout::names;
 use crate::replica::block_pool::Pool;
 use crate::replica::file_pair::on_disk;

@@ -32,7 +32,7 @@ use crate::replica::file_pair::{self, Pair};
 pub use find_files::{Found, Orphans, walk};
 #[cfg(test)]
 pub use intact_length::CANNOT_BE_CUT;
-pub use intact_length::{Cut, Valid, cut, validate};
+pub use intact_length::{Cut, Valid, validate};
 pub use rbw_to_rwr::FoundRbw;
 pub use unclean_stop::is_whole;
 

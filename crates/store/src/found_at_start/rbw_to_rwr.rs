@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use hayloft_io::{DataFiles, patiently};
+use hayloft_io::DataFiles;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
@@ -103,7 +103,7 @@ fn load_one_rbw(
         if as_written && !reaches.unwrap_or(false) {
             as_written = false;
             // Where this fails the cut does too, and the next start finds as much.
-            let _ = disown(&meta);
+            let _ = unclean_stop::disown(&meta);
         }
         cut(files, &data, &meta, &valid)?;
         Ok(valid)
@@ -139,13 +139,6 @@ fn load_one_rbw(
         last_crc: valid.last_crc,
         as_written,
     })
-}
-
-/// Has this start and later ones take a replica for one that may have lost acknowledged bytes, as
-/// after power loss.
-fn disown(meta: &Path) -> io::Result<()> {
-    patiently(|| fs::OpenOptions::new().write(true).open(meta))?
-        .set_modified(SystemTime::UNIX_EPOCH)
 }
 
 /// Whether a meta file was last written since the system was booted.

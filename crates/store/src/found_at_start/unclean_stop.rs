@@ -7,14 +7,16 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
 use hayloft_io::{DataFile, DataFiles, IoError, IoErrorKind, IoOp, OpenMode, patiently};
 use hayloft_wire::ids::Block;
 use tracing::{error, warn};
 
 use super::find_files::Found;
+use super::intact_length::validate;
 use super::intact_length::{Valid, whole};
-use super::{disown, intact_length, move_to};
+use super::move_to;
 use crate::layout::names::PoolPaths;
 use crate::replica::file_pair::Pair;
 
@@ -156,4 +158,11 @@ pub fn validate_all(
         checksum: Some(checksum),
         last_crc: 0,
     })
+}
+
+/// Has this start and later ones take a replica for one that may have lost acknowledged bytes, as
+/// after power loss.
+pub fn disown(meta: &Path) -> io::Result<()> {
+    patiently(|| fs::OpenOptions::new().write(true).open(meta))?
+        .set_modified(SystemTime::UNIX_EPOCH)
 }

@@ -47,7 +47,7 @@ impl OpenFiles {
 
 /// Whether the file still has a name.
 fn linked(file: &Arc<dyn EngineFile>) -> bool {
-    let facts = file.fd().and_then(hayloft_io::known_without_disk);
+    let facts = file.fd().and_then(hayloft_io::known);
     facts.is_some_and(|facts| facts.links > 0)
 }
 

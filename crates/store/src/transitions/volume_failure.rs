@@ -1,23 +1,19 @@
 //! What happens when a volume fails.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use hayloft_io::{IoError, Means, is_of_the_disk, locks};
-use hayloft_wire::ids::{ExtendedBlock, PoolId};
+use hayloft_io::{Means, locks};
+use hayloft_wire::ids::ExtendedBlock;
 use tokio::sync::{MutexGuard, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, error, warn};
 
 use crate::config::tolerated;
-use crate::error::{StoreError, StoreErrorKind};
-use crate::layout::names::{self, ReplicaFile};
 use crate::replica::{Gone, Slot};
 use crate::state::StoreState;
 use crate::types::{FailedVolume, FailureSummary, StoreEvent};
-use crate::volume::{BlockPoolSlice, GoodCheck, Volume, probe_volume};
+use crate::volume::Volume;
 
 /// How long the report of a failure waits for the list of replicas that left with the volume.
 const SOON: Duration = Duration::from_secs(1);

@@ -263,13 +263,10 @@ async fn copy_shortened(
         move || {
             data_files.copy(&from.data(), &scratch.data())?;
             hayloft_io::patiently(|| std::fs::copy(from.meta(), scratch.meta()))?;
-            let checksum = crate::found_at_start::intact_length(
-                &data_files,
-                &scratch.data(),
-                &scratch.meta(),
-            )?
-            .checksum
-            .ok_or_else(|| std::io::Error::other("the meta file has no header"))?;
+            let checksum =
+                crate::found_at_start::validate(&data_files, &scratch.data(), &scratch.meta())?
+                    .checksum
+                    .ok_or_else(|| std::io::Error::other("the meta file has no header"))?;
             let (data, meta) = (scratch.data(), scratch.meta());
             let cut = Cut::of(&data_files, &data, &meta, checksum, len, None)?;
             cut.make((0, None)).map_err(|(_, e)| e)?;

@@ -6,7 +6,7 @@ use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, OpenMode};
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::StoreError;
-use crate::found_at_start::{Cut, Valid, intact_length};
+use crate::found_at_start::{Cut, Valid, validate};
 use crate::protection::ReplicaChange;
 use crate::replica::Tail;
 use crate::replica::block_pool::Pool;

@@ -72,7 +72,7 @@ async fn try_slice(
 ) -> Result<Joining, StoreError> {
     startup::format_if_new(store, volume).await?;
     let slice = Arc::new(BlockPoolSlice::new(Arc::clone(volume), pool.id().clone()));
-    let upgrade = crate::service::upgrade::prepare_directory(&pool.spec, &slice, start).await?;
+    let upgrade = crate::service::upgrade::prepare(&pool.spec, &slice, start).await?;
     let options = LoadOptions {
         data_files: volume.data_files(),
         cache_expiry: store.config.replica_cache_expiry,

@@ -33,7 +33,7 @@ pub enum RollingUpgradeState {
     Absent,
 }
 
-/// Takes note of what [`prepare()`](super::prepare_directory()) found on a volume that is in the
+/// Takes note of what [`prepare()`](super::prepare()) found on a volume that is in the
 /// pool's list by now. A task that changes the mode meanwhile sees either the volume or this.
 pub fn note(pool: &Pool, slice: &BlockPoolSlice, found: FoundUpgrade) {
     let mode = &pool.rolling;
