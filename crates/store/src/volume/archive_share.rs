@@ -7,6 +7,7 @@ use hayloft_io::locks;
 use hayloft_wire::ids::StorageType;
 
 use super::Volume;
+use super::space_told::MountShare;
 
 /// A mount on which volumes of both types may be.
 #[derive(Debug)]
@@ -90,6 +91,25 @@ impl SharedMount {
                 self.archive_share
             }
             (None, None, Some(_)) => 1.0 - self.archive_share,
+        }
+    }
+}
+
+impl Volume {
+    /// What it has of a mount that it shares with the volume of the other type.
+    pub(super) fn mount_share(&self) -> MountShare {
+        let Some(shared) = &self.shared_mount else {
+            return MountShare::default();
+        };
+        let beside = shared.partner(self);
+        let not_taken = |v: &Volume| {
+            let (all, allocated) = (v.reserved_for_replicas.get(), v.allocated.get());
+            all.saturating_sub(allocated)
+        };
+        MountShare {
+            ratio: shared.ratio(self),
+            taken_beside: beside.as_deref().map_or(0, Self::taken),
+            not_taken_beside: beside.as_deref().map_or(0, not_taken),
         }
     }
 }

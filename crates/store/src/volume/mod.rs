@@ -37,7 +37,7 @@ use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space, locks};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use invalidations::Invalidations;
-use space_told::{MountShare, Numbers};
+use space_told::Numbers;
 use tokio_util::sync::CancellationToken;
 use unsynced::CommitRounds;
 use virtual_node_share::FileSystemSpace;
@@ -306,23 +306,6 @@ impl Volume {
     #[must_use]
     pub fn room(&self) -> u64 {
         self.file_system.room(self)
-    }
-
-    /// What it has of a mount that it shares with the volume of the other type.
-    fn mount_share(&self) -> MountShare {
-        let Some(shared) = &self.shared_mount else {
-            return MountShare::default();
-        };
-        let beside = shared.partner(self);
-        let not_taken = |v: &Volume| {
-            let (all, allocated) = (v.reserved_for_replicas.get(), v.allocated.get());
-            all.saturating_sub(allocated)
-        };
-        MountShare {
-            ratio: shared.ratio(self),
-            taken_beside: beside.as_deref().map_or(0, Self::taken),
-            not_taken_beside: beside.as_deref().map_or(0, not_taken),
-        }
     }
 
     /// The volume of the other type on its mount, if it shares the mount with one.
