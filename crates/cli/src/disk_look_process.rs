@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub type Said = Result<Vec<u8>, String>;
 
 /// The first `most` bytes of a pipe. It is read to its end, so that its writer never waits.
-fn taken(pipe: Option<impl Read>, most: u64) -> std::io::Result<Vec<u8>> {
+pub fn taken(pipe: Option<impl Read>, most: u64) -> std::io::Result<Vec<u8>> {
     let mut taken = Vec::new();
     if let Some(mut pipe) = pipe {
         pipe.by_ref().take(most).read_to_end(&mut taken)?;

@@ -28,9 +28,5 @@ pub fn run(args: &FsArgs) -> Result<ExitCode, CliError> {
         .args(&spawn.argv[1..])
         .args(&args.args)
         .exec();
-    Err(CliError::new(
-        format!("cannot start Java: {error}"),
-        spawn.argv[0].clone(),
-        "install a JDK, version 17 or later",
-    ))
+    Err(CliError::no_java(&error, &spawn.argv[0]))
 }

@@ -26,7 +26,7 @@ mod set_policies;
 mod spool;
 mod undo;
 
-pub use namenode_conf::http_address;
+pub use namenode_conf::http_addresses;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -6,7 +6,7 @@
 use std::net::ToSocketAddrs as _;
 
 use hayloft_cluster::http;
-use hayloft_conf::{Configuration, HostPort, NameNodeAddr};
+use hayloft_conf::{Configuration, HostPort, NameNodeAddr, NameService};
 
 use super::age::{PRECISION_KEY, Precision};
 use super::ask_namenode::choose;
@@ -35,8 +35,16 @@ pub fn precision(config: &Configuration, service: Option<&str>) -> Option<Precis
     service.namenodes.iter().find_map(asked)
 }
 
+/// Where the pages of all NameNodes of a name service are.
+pub fn http_addresses(config: &Configuration, service: &NameService) -> Vec<HostPort> {
+    let id = service.id.as_deref();
+    let all = service.namenodes.iter();
+    all.filter_map(|one| http_address(config, id, one))
+        .collect()
+}
+
 /// Where its pages are; the host of its RPC address where it listens on all.
-pub fn http_address(
+fn http_address(
     config: &Configuration,
     service: Option<&str>,
     namenode: &NameNodeAddr,

@@ -71,11 +71,7 @@ impl NodeSource {
         })?;
         let config = Configuration::load(&dir, &[])?;
         let services = hayloft_conf::namenodes(&config)?;
-        let group = |service: &hayloft_conf::NameService| {
-            let id = service.id.as_deref();
-            let web = |namenode| crate::cold::http_address(&config, id, namenode);
-            service.namenodes.iter().filter_map(web).collect()
-        };
+        let group = |service| crate::cold::http_addresses(&config, service);
         Ok(Self::NameNodes(services.iter().map(group).collect()))
     }
 
