@@ -8,10 +8,10 @@ mod memory;
 
 pub use builder::ClusterBuilder;
 
-use crate::conf::Conf;
 use crate::driver::Driver;
 use crate::error::{Result, TestkitError};
 use crate::hadoop::{Hadoop, Jvm};
+use crate::hadoop_conf::Conf;
 use crate::namenode::NameNode;
 use crate::node::{Kind, Node, NodeSpec};
 use crate::process;

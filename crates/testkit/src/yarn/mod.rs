@@ -12,16 +12,16 @@ mod history;
 
 pub use history::{FinishedJob, JobCounters};
 
-use crate::conf::Conf;
 use crate::driver::Driver;
 use crate::error::{Result, TestkitError};
 use crate::hadoop::{Hadoop, Jvm, class};
+use crate::hadoop_conf::Conf;
 use crate::http;
-use crate::identity::ProcessIdentity;
 use crate::mounts;
-use crate::place::Place;
 use crate::process::Process;
+use crate::process_identity::ProcessIdentity;
 use crate::wait::{self, Seen};
+use crate::where_processes_run::Place;
 use conf::ManagerPorts;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
