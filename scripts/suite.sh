@@ -16,14 +16,15 @@ suites_of() {
 
 # Those that start none, as arguments for cargo.
 plain_tests() {
-    local crate file name
+    local crate file name suites
     for crate in crates/*; do
+        suites=$(suites_of "${crate#crates/}")
         for file in "$crate"/tests/*.rs "$crate"/tests/*/main.rs; do
             [ -e "$file" ] || continue
             name=${file#"$crate"/tests/}
             name=${name%/main.rs}
             name=${name%.rs}
-            suites_of "${crate#crates/}" | grep -qx "$name" || echo "--test $name"
+            grep -qx -- "$name" <<<"$suites" || echo "--test $name"
         done
     done
 }

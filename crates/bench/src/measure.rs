@@ -8,7 +8,7 @@ use super::trace::{Requests, Tracer};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::load::{LoadLatencies, LoadOutcome};
 use hayloft_testkit::machine::{self, Device};
-use hayloft_testkit::procfs::{self, Usage};
+use hayloft_testkit::process_usage::{self, Usage};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -46,14 +46,14 @@ impl Watch<'_> {
     fn counts(&self) -> Result<Counts> {
         let mut sum = Usage::default();
         for &pid in self.nodes {
-            let usage = procfs::usage(pid)?;
+            let usage = process_usage::usage(pid)?;
             sum.user_s += usage.user_s;
             sum.system_s += usage.system_s;
             sum.rss_peak_kib = sum.rss_peak_kib.max(usage.rss_peak_kib);
         }
         Ok(Counts {
             nodes: sum,
-            client: procfs::usage(self.client)?,
+            client: process_usage::usage(self.client)?,
             machine_s: machine::busy_seconds()?,
             waited_s: self
                 .nodes
@@ -78,7 +78,7 @@ impl Watch<'_> {
         load: impl FnOnce() -> Result<LoadOutcome>,
     ) -> Result<Figures> {
         for &pid in self.nodes {
-            procfs::reset_peak(pid);
+            process_usage::reset_peak(pid);
         }
         if let Some(tracer) = self.tracer {
             tracer.begin()?;

@@ -3,8 +3,8 @@
 use super::fair::stock::{Medium, Stock, is_stock, ours};
 use super::rows::BenchWorkload;
 use hayloft_io::{describe_plugin, plugin_parts};
-use hayloft_testkit::conf::Conf;
 use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::hadoop_conf::Conf;
 use hayloft_testkit::node::Kind;
 
 /// A node that takes part, in one or three copies.

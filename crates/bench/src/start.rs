@@ -11,7 +11,7 @@ use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::machine;
 use hayloft_testkit::node::{Kind, NodeSpec};
-use hayloft_testkit::procfs;
+use hayloft_testkit::process_usage;
 use hayloft_testkit::wait::{self, Seen};
 use serde_json::json;
 use std::io::ErrorKind;
@@ -157,7 +157,7 @@ fn start_once(options: &BenchOptions, cluster: &mut Cluster) -> Result<[(Figure,
         })
     })?;
     let reported = start.elapsed().as_secs_f64();
-    let usage = procfs::usage(cluster.node(0).process()?.pid())?;
+    let usage = process_usage::usage(cluster.node(0).process()?.pid())?;
     Ok([
         (Figure::Listening, listening),
         (Figure::Reported, reported),

@@ -9,6 +9,7 @@ use hayloft_io::{EngineDescription, IoError, PLUGIN_PREFIX, describe_plugin, eng
 use serde_json::json;
 
 use crate::error::{CliError, FINDING};
+use crate::json::print_json;
 use crate::plugin_trial::{CaseArgs, TriedPlugin, try_apart};
 
 /// `hayloft engine`.
@@ -83,7 +84,7 @@ fn list(args: &ListArgs) -> Result<ExitCode, CliError> {
         all.push(describe_plugin(&path).map_err(|error| unusable(&error))?);
     }
     if args.json {
-        println!("{}", pretty(&json!(all))?);
+        print_json(&all)?;
     } else if args.markdown {
         print!("{}", markdown(&all));
     } else {
@@ -182,10 +183,7 @@ fn test(args: &TestArgs) -> Result<ExitCode, CliError> {
             })
         });
         let cases: Vec<_> = cases.collect();
-        println!(
-            "{}",
-            pretty(&json!({"engine": name, "failed": failed, "cases": cases}))?
-        );
+        print_json(&json!({"engine": name, "failed": failed, "cases": cases}))?;
     } else {
         let passed = outcomes.len() - failed;
         println!("{name}: {passed} passed, {failed} failed");
@@ -226,11 +224,6 @@ fn absolute(path: &Path) -> Result<PathBuf, CliError> {
 
 fn unusable(error: &IoError) -> CliError {
     CliError::new(error.to_string(), "", "")
-}
-
-fn pretty(value: &serde_json::Value) -> Result<String, CliError> {
-    serde_json::to_string_pretty(value)
-        .map_err(|error| CliError::new(format!("cannot write JSON: {error}"), "", ""))
 }
 
 #[cfg(test)]

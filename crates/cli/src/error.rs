@@ -56,6 +56,12 @@ impl CliError {
         }
     }
 
+    /// Java, or what stands for it at `program`, does not start.
+    pub fn no_java(error: &std::io::Error, program: &str) -> Self {
+        let what = format!("cannot start Java: {error}");
+        Self::new(what, program, "install a JDK, version 17 or later")
+    }
+
     /// Exit code of the process.
     pub fn code(&self) -> u8 {
         self.code

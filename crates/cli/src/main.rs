@@ -11,7 +11,7 @@
 //! | `engine` | `hayloft engine`: the I/O engines, and plug-ins tried out |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `parity` | `hayloft parity`: parity over the disks of a node |
-//! | `apart` | processes that look at disks which may hang |
+//! | `disk_look_process` | processes that look at disks which may hang |
 //! | `plugin_trial` | what a plug-in may crash, in a process of its own |
 //! | `pfs` | `hayloft pfs`: files on a parallel file system |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
@@ -27,16 +27,16 @@
 #[macro_use]
 extern crate hayloft_console;
 
-mod apart;
 mod args;
 mod calibrate;
 mod cluster;
 mod cold;
+mod disk_look_process;
 mod engine;
 mod error;
 mod given;
 mod json;
-mod logging;
+mod log_filter;
 mod node;
 mod parity;
 mod pfs;

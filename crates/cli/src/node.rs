@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use crate::args::{NodeArgs, RollingUpgrade};
 use crate::error::{CliError, FINDING, INTERRUPTED};
 use crate::given::{conf_dir, volumes};
-use crate::logging;
+use crate::log_filter;
 
 /// Runs the node until SIGTERM or SIGINT, or answers a question about it.
 pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
@@ -31,7 +31,7 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     }
     // Refused here already, before anything is logged or locked.
     usable(&config)?;
-    logging::start();
+    log_filter::start();
     let conf = config.directory().unwrap_or(Path::new("")).display();
     info!(version = env!("CARGO_PKG_VERSION"), %conf, "hayloft node");
     raise_descriptor_limit();
@@ -51,9 +51,7 @@ fn usable(config: &Configuration) -> Result<(), CliError> {
 /// in it.
 fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError> {
     if json {
-        let text = serde_json::to_string_pretty(&config.settings())
-            .map_err(|error| CliError::new(format!("cannot write JSON: {error}"), "", ""))?;
-        println!("{text}");
+        crate::json::print_json(&config.settings())?;
     } else {
         print!("{}", config.to_text());
         // What is wrong with them is said below.

@@ -14,7 +14,7 @@ use hayloft_console::progress::ProgressStep;
 use hayloft_console::size;
 use hayloft_protection::{ParityRequest, ParityStatus};
 
-use crate::apart::{Apart, Said};
+use crate::disk_look_process::{Apart, Said};
 use crate::error::{CliError, FINDING};
 use crate::given::{WhereArgs, conf_dir, data_dirs};
 
@@ -212,9 +212,7 @@ fn age(status: &ParityStatus) -> Duration {
 
 fn report(args: &WhereArgs, status: &ParityStatus) -> Result<ExitCode, CliError> {
     if args.json {
-        let text = serde_json::to_string_pretty(status)
-            .map_err(|error| CliError::new(format!("cannot write JSON: {error}"), "", ""))?;
-        println!("{text}");
+        crate::json::print_json(status)?;
     } else {
         let seconds = age(status).as_secs();
         println!(

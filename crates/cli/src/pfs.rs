@@ -129,23 +129,16 @@ fn in_path(name: &str) -> Option<PathBuf> {
 }
 
 fn words(args: &PfsArgs) -> Vec<String> {
-    let action = match args.action {
-        PfsAction::Layout => "layout",
-        PfsAction::Fsck => "fsck",
-        PfsAction::Heal => "heal",
-    };
-    let mut words = vec![action.to_owned(), args.path.clone()];
+    let action = args.action.to_possible_value();
+    let action = action.map_or_else(String::new, |value| value.get_name().to_owned());
+    let mut words = vec![action, args.path.clone()];
     let options = [
         ("--json", args.json),
         ("--read", args.read),
         ("--now", args.now),
     ];
-    words.extend(
-        options
-            .into_iter()
-            .filter(|(_, on)| *on)
-            .map(|(o, _)| o.to_owned()),
-    );
+    let given = options.into_iter().filter(|(_, on)| *on);
+    words.extend(given.map(|(option, _)| option.to_owned()));
     words
 }
 

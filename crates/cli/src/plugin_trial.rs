@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use hayloft_contract::{CONTRACT_CASES, ContractCase, EngineRig, try_out, within};
-use hayloft_io::apart::{Line, ask};
+use hayloft_io::one_line_process::{Line, ask};
 use hayloft_io::{
     Disk, DiskConfig, Engine, EngineConfig, IoError, engine_for, load_plugin_for_trial,
     try_plugins_by,
 };
 use serde_json::{Value, json};
 
-use crate::apart::OWN_PROGRAM;
+use crate::disk_look_process::OWN_PROGRAM;
 use crate::error::CliError;
 
 /// What a process takes besides the case in it.

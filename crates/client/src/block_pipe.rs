@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use hayloft_wire::ack::{PipelineAck, UNKNOWN_SEQNO};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::packet::{HEARTBEAT_SEQNO, MAX_PREFIX_BYTES, PacketHeader};
+use hayloft_wire::pipeline_ack::{PipelineAck, UNKNOWN_SEQNO};
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::proto::security::Token;
@@ -335,9 +335,9 @@ impl BlockPipe {
 
 #[cfg(test)]
 mod tests {
-    use hayloft_wire::ack::Hop;
     use hayloft_wire::checksum::ChecksumKind;
     use hayloft_wire::ids::{Block, PoolId};
+    use hayloft_wire::pipeline_ack::Hop;
     use hayloft_wire::proto::hdfs::DatanodeId;
 
     use super::*;

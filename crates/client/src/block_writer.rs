@@ -9,10 +9,10 @@ use hayloft_wire::transfer::Stage;
 use tracing::debug;
 
 use super::block_pipe::BlockPipe;
+use super::calls_for_open_file::OpenFile;
 use super::error::FileError;
 use super::node_link::Target;
-use super::open_file::OpenFile;
-use super::rebuild::Rebuild;
+use super::rebuild_pipeline::Rebuild;
 
 /// Packets on their way.
 const WINDOW: usize = 16;

@@ -13,7 +13,7 @@ use tracing::debug;
 use super::FileClient;
 use super::error::FileError;
 use super::group_reader::striped;
-use super::located::locate;
+use super::locate_blocks::locate;
 use super::node_link::{NodeLink, NodeTrouble};
 
 /// Bytes of an MD5.

@@ -12,7 +12,7 @@ use super::FileClient;
 use super::block_range::{BlockRange, RangeStream};
 use super::error::FileError;
 use super::group_reader::{GroupReader, striped};
-use super::located::{FileBlocks, report_bad};
+use super::locate_blocks::{FileBlocks, report_bad};
 use super::node_link::{NodeTrouble, Target};
 
 /// Nodes are asked for a block again after all of them failed, or too many of a group, so often.

@@ -9,10 +9,10 @@ use tokio::task::JoinHandle;
 use tracing::debug;
 
 use super::block_writer::BlockWriter;
+use super::calls_for_open_file::{CreateFile, Form, OpenFile, complete};
 use super::error::FileError;
 use super::group_reader::striped;
 use super::group_writer::GroupWriter;
-use super::open_file::{CreateFile, Form, OpenFile, complete};
 use super::{FileClient, Repeat};
 
 /// Half of the time after which another client may take the lease.

@@ -15,7 +15,7 @@ use tracing::debug;
 
 use super::block_range::{BlockRange, RangeStream};
 use super::error::FileError;
-use super::located::report_bad;
+use super::locate_blocks::report_bad;
 use super::node_link::{NodeTrouble, Target};
 use super::{FileClient, Turn};
 use crate::stripe::{self, Stripe};

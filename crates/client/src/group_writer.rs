@@ -11,10 +11,10 @@ use tracing::debug;
 
 use super::block_pipe::{BlockPipe, PipeTrouble};
 use super::block_writer::packet_data;
+use super::calls_for_open_file::OpenFile;
 use super::error::FileError;
 use super::group_reader::shape;
 use super::node_link::Target;
-use super::open_file::OpenFile;
 use super::{Repeat, Turn};
 use crate::stripe::Stripe;
 

@@ -5,14 +5,18 @@
 //! | `namenodes` | calls to the active one of a group |
 //! | `node_link` | a connection to the data transfer port of any node |
 //! | `block_range` | bytes of one replica, verified as they come |
-//! | `located`, `file_reader` | blocks of a file; a range of it, from replicas that can be read |
+//! | `locate_blocks` | where the blocks of a file are, and how long it is |
+//! | `file_reader` | a range of a file, from replicas that can be read |
 //! | `group_reader` | the same of a striped block group, decoded where units are lost |
 //! | `block_pipe` | packets to the nodes of one block, and their acknowledgements |
-//! | `open_file`, `file_writer` | a file that is written, its blocks and its lease |
-//! | `block_writer`, `rebuild` | blocks one after the other; a pipeline that lost a node |
+//! | `calls_for_open_file` | what a NameNode is asked of a file that is written |
+//! | `file_writer` | a file that is written: its lease, its blocks, its end |
+//! | `block_writer` | blocks one after the other |
+//! | `rebuild_pipeline` | a pipeline that lost a node |
 //! | `group_writer` | the same of striped block groups, while enough units are left |
 //! | `file_checksum` | one checksum for a file |
-//! | `turns` | so many files at a time |
+//! | `places_for_files` | so many files at a time; who has to go |
+//! | `error` | the exception that a Java client would throw |
 //! | [`stripe`] | the shape of erasure-coded block groups |
 //!
 //! Files are never read or written as the node's own user, and no more of one is in memory than a
@@ -25,19 +29,19 @@
 mod block_pipe;
 mod block_range;
 mod block_writer;
+mod calls_for_open_file;
 mod error;
 mod file_checksum;
 mod file_reader;
 mod file_writer;
 mod group_reader;
 mod group_writer;
-mod located;
+mod locate_blocks;
 mod namenodes;
 mod node_link;
-mod open_file;
-mod rebuild;
+mod places_for_files;
+mod rebuild_pipeline;
 pub mod stripe;
-mod turns;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -48,14 +52,14 @@ use hayloft_rpc::RpcOptions;
 use hayloft_wire::proto::hdfs::DatanodeId;
 
 pub use block_range::{BlockRange, RangeStream};
+pub use calls_for_open_file::CreateFile;
 pub use error::FileError;
 pub use file_checksum::FileChecksum;
 pub use file_reader::FileReader;
 pub use file_writer::FileWriter;
 pub use namenodes::NameNodeGroup;
 pub use node_link::{LinkLimits, NodeLink, NodeTrouble};
-pub use open_file::CreateFile;
-pub use turns::{FileTransfer, Turn, Turns};
+pub use places_for_files::{FileTransfer, Turn, Turns};
 
 use namenodes::{NameNodeCalls, Repeat};
 

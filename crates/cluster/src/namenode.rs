@@ -1,12 +1,12 @@
 //! A stock NameNode process.
 
-use crate::conf::Conf;
 use crate::error::{ClusterError, Result};
 use crate::hadoop::{Hadoop, Jvm, class};
+use crate::hadoop_conf::Conf;
 use crate::http;
-use crate::place::Place;
 use crate::process::Process;
 use crate::wait::{self, Seen};
+use crate::where_processes_run::Place;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,7 @@
 //! A storage node: stock DataNode or Hayloft, on the same directories and ports.
+//!
+//! - `spec`: what a node shall be, and where
+//! - `virtual_nodes`: virtual nodes: several DataNodes in one process of ours
 
 mod spec;
 mod virtual_nodes;
@@ -6,9 +9,9 @@ mod virtual_nodes;
 pub use spec::{Kind, NodeSite, NodeSpec, VolumeSpec};
 pub use virtual_nodes::VirtualSite;
 
-use crate::conf::Conf;
 use crate::error::{ClusterError, Result};
 use crate::hadoop::{Hadoop, Jvm, class, hayloft_binary};
+use crate::hadoop_conf::Conf;
 use crate::namenode::not_running;
 use crate::process::{Process, Signal, Spawn};
 use std::path::{Path, PathBuf};

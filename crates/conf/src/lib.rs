@@ -11,11 +11,14 @@
 //! | `key`, `value`, `choice`, `address` | what a key and its types are |
 //! | `data_dir`, `node_name`, `uri` | directories of volumes, virtual nodes, as they are written |
 //! | `xml`, `substitute` | files to properties, `${...}` |
-//! | `volume_keys`, `volumes` | keys of one volume: their names, and what they say |
-//! | `configuration`, `origin`, `shared` | a snapshot, its sources, and the running one |
+//! | `volume_keys` | which keys are of one volume |
+//! | `volume_settings` | what those say: room to keep free, share, engine |
+//! | `configuration`, `origin` | a snapshot, and where its values are from |
+//! | `running_configuration` | the snapshot of now, and reading the files again |
 //! | `namenodes` | name services and NameNode addresses |
 //! | `virtual_nodes` | several nodes in one process, a configuration for each |
-//! | `review`, `unsupported` | what is asked for and not done here |
+//! | `review` | what the files ask for that is not done here: warnings, refusals |
+//! | `unsupported` | the keys without effect, and what a JVM's files ask for |
 //! | `print` | reports |
 
 mod address;
@@ -30,7 +33,7 @@ mod node_name;
 mod origin;
 mod print;
 mod review;
-mod shared;
+mod running_configuration;
 mod substitute;
 #[cfg(test)]
 mod tests;
@@ -39,7 +42,7 @@ mod uri;
 mod value;
 mod virtual_nodes;
 mod volume_keys;
-mod volumes;
+mod volume_settings;
 mod xml;
 
 pub use address::HostPort;
@@ -52,8 +55,8 @@ pub use namenodes::{NameNodeAddr, NameService, namenodes};
 pub use node_name::{NodeName, VIRTUAL_NODES_MAX};
 pub use origin::Origin;
 pub use print::{Setting, to_markdown};
-pub use shared::{Change, SharedConfig};
+pub use running_configuration::{Change, SharedConfig};
 pub use unsupported::{Unsupported, missed_from_java};
 pub use value::{Mode, Unit, Value};
 pub use virtual_nodes::VirtualNode;
-pub use volumes::Reserved;
+pub use volume_settings::Reserved;

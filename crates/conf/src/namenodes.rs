@@ -160,6 +160,21 @@ fn name(key: &Key<Option<String>>, id: Option<&str>, member: Option<&str>) -> St
         .join(".")
 }
 
+/// Whether a property says which NameNodes there are or where.
+pub(super) fn names_namenodes(name: &str) -> bool {
+    [
+        "fs.defaultFS",
+        "dfs.nameservices",
+        "dfs.internal.nameservices",
+        "dfs.ha.namenodes.",
+        "dfs.namenode.rpc-address",
+        "dfs.namenode.servicerpc-address",
+        "dfs.namenode.lifeline.rpc-address",
+    ]
+    .iter()
+    .any(|base| name.starts_with(base))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,14 @@
 //! Keys that have an effect in Apache's DataNode and none here.
 //!
+//! - `common`: keys of `core-site.xml`, and of Hadoop's RPC, that the code of Apache's DataNode
+//!   reads
+//! - `flags`: flags and agents of the JVM, in the environment and in the scripts that set it
+//! - `jvm_only_files`: what stands beside Hadoop's configuration files and only a JVM reads
+//! - `read_java_files`: files of Java's and of the shell: lines that go on, keys and values,
+//!   words
+//! - `log4j`: `log4j.properties`: appenders that send lines somewhere else than to a file
+//! - `metrics`: `hadoop-metrics2.properties`: sinks to which a JVM pushes its metrics
+//!
 //! A key set by an operator must do what it says or be answered. The start warns about these when
 //! they are set to something else than Apache's default. What demands protection that is not there
 //! yet is not in this table: [`super::Configuration::refuse_unprotected`] refuses to start.
@@ -8,16 +17,16 @@
 
 mod common;
 mod flags;
-mod java;
+mod jvm_only_files;
 #[cfg(test)]
-mod java_tests;
+mod jvm_only_files_tests;
 mod log4j;
 mod metrics;
-mod text;
+mod read_java_files;
 
 use std::sync::LazyLock;
 
-pub use java::missed_from_java;
+pub use jvm_only_files::missed_from_java;
 
 /// One key without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

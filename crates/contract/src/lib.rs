@@ -2,6 +2,12 @@
 //! an engine in a scratch directory. `hayloft engine test` tries out plug-ins with them, and the
 //! tests of `hayloft-io` the engines of the tree.
 //!
+//! - `breach`: what an engine did otherwise, as one sentence for its author
+//! - `limits`: cancelled callers and full queues
+//! - `open_files`: opening, lengths, syncs, names
+//! - `rig`: an engine on a directory and a disk of its own
+//! - `transfers`: reads and writes
+//!
 //! Each case rests on a sentence of `plugins/hayloft_engine.h`: what stands there and nothing else
 //! is demanded. A case that fails says in a sentence which call did what instead.
 

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::blocking::{Blocking, Elsewhere};
+use crate::blocking_engine::{Blocking, Elsewhere};
 use crate::error::IoError;
-use crate::shortage::patiently;
 use crate::space::Space;
-use crate::sys::write_back_file;
+use crate::system_calls::write_back_file;
 use crate::types::{OpenMode, SyncKind};
+use crate::wait_out_shortage::patiently;
 
 /// Bytes copied at a time.
 const COPY: usize = 1 << 20;

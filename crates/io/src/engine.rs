@@ -38,7 +38,7 @@ use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::Disk;
 use crate::error::IoError;
-use crate::meta::Meta;
+use crate::names_and_directories::Meta;
 use crate::types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
 
 /// A way of doing I/O on one volume. See the [module](self) for the contract.

@@ -6,13 +6,14 @@
 //!
 //! 1. What all use. [`error`]: [`IoError`], whose kind says what to do. [`Means`]: what the process
 //!    may run out of; [`patiently`] waits for it. `types`: what calls say and answer. [`buffer`]:
-//!    [`AlignedBuf`] and the [`BufferPool`] with a budget. [`apart`]: work that may end its
-//!    process, done in another one.
+//!    [`AlignedBuf`] and the [`BufferPool`] with a budget. [`one_line_process`]: work that may end
+//!    its process, done in another one.
 //! 2. [`disk`]: one [`Disk`] per physical device: bounded queues per [`IoClass`], threads. It knows
 //!    work and places on a device, no files.
 //! 3. `blocking`: what sets one engine apart from another, as calls that block. [`DataFiles`]:
 //!    files for blocking code, whichever engine keeps their bytes.
-//! 4. [`meta`]: names, directories, space, locks, small files, all off the async threads.
+//! 4. [`names_and_directories`]: names, directories, space, locks, small files, all off the async
+//!    threads.
 //! 5. [`engine`]: the contract: [`Engine`], [`EngineFile`]; when a write is visible, when it is
 //!    durable, what dropping does not do.
 //! 6. [`engines`]: the engines by name ([`engine_by_name`]), and which one works in a directory
@@ -26,44 +27,44 @@
 //! queue or pool makes its caller wait; nothing grows.
 
 mod allocator;
-pub mod apart;
-mod behind;
-mod blocking;
+mod blocking_engine;
 pub mod buffer;
 pub mod calibrate;
 mod class;
 mod data_files;
 pub mod decorators;
+mod directory_lock;
 pub mod disk;
 pub mod engine;
 pub mod engines;
 pub mod error;
 mod fiemap;
-mod known;
+mod known_without_disk;
 mod latency;
-mod load;
-mod lock;
 pub mod locks;
-mod mapping;
+mod mapped_memory;
 mod means;
-pub mod meta;
 mod mount;
-mod pair;
+pub mod names_and_directories;
+pub mod one_line_process;
+mod read_into_cache;
 mod residency;
-mod shortage;
+mod restart_on_panic;
 mod space;
-mod sys;
+mod system_calls;
 mod types;
-mod unbroken;
+mod wait_out_shortage;
+mod write_behind;
+mod write_pair;
 
 pub use allocator::PatientAllocator;
-pub use behind::{CacheHints, WriteBehind};
 pub use buffer::{
     ALIGNMENT, AlignedBuf, BUFFER_MAX, BufferPool, ReservedRoom, WRITE_BUFFER, WriteBuffers,
 };
 pub use calibrate::DiskSettings;
 pub use class::IoClass;
 pub use data_files::{DataFile, DataFiles};
+pub use directory_lock::RecordLock;
 pub use disk::{DeviceId, Disk, DiskConfig, DiskStats, Disks, Media, together};
 pub use engine::{Engine, EngineFile};
 pub use engines::{
@@ -73,15 +74,15 @@ pub use engines::{
 };
 pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};
-pub use known::{Known, known};
-pub use lock::RecordLock;
+pub use known_without_disk::{Known, known};
 pub use means::{Means, descriptors_max, descriptors_open, is_of_the_disk};
-pub use meta::{Meta, MetaHook};
 pub use mount::{Mount, mount_of};
-pub use pair::{FileWrite, write_pair};
+pub use names_and_directories::{Meta, MetaHook};
 pub use residency::is_resident;
-pub use shortage::patiently;
+pub use restart_on_panic::{services_broken, told_if_broken, unbroken};
 pub use space::Space;
-pub use sys::{shut_down_file_system, write_back_file};
+pub use system_calls::{shut_down_file_system, write_back_file};
 pub use types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
-pub use unbroken::{services_broken, told_if_broken, unbroken};
+pub use wait_out_shortage::patiently;
+pub use write_behind::{CacheHints, WriteBehind};
+pub use write_pair::{FileWrite, write_pair};

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::shortage::patiently;
+use crate::wait_out_shortage::patiently;
 
 /// Largest mount table that is read, in bytes.
 const TABLE_MAX: u64 = 4 << 20;

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::{ReadWriteFlags, preadv2};
 
-use crate::sys;
+use crate::system_calls;
 
 /// Size of a page of the page cache that residency is counted in; larger on some architectures,
 /// where `is_resident` then never says yes.
@@ -24,7 +24,7 @@ pub fn is_resident(fd: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
     let pages = last / PAGE - offset / PAGE + 1;
     // Pages that are being read count as cached. The kernel reads ahead from front to back, so that
     // the ends tell about what is between them.
-    sys::cached_pages(fd, offset, len).is_ok_and(|cached| cached >= pages)
+    system_calls::cached_pages(fd, offset, len).is_ok_and(|cached| cached >= pages)
         && readable_at_once(fd, last)
         && readable_at_once(fd, offset)
 }
@@ -70,7 +70,7 @@ mod tests {
     fn ranges_are_resident_until_a_page_is_dropped() {
         let (_dir, file) = clean_file(1 << 20);
         let fd = file.as_fd();
-        if sys::cached_pages(fd, 0, 0).is_err() {
+        if system_calls::cached_pages(fd, 0, 0).is_err() {
             eprintln!("skipped: this kernel has no cachestat");
             return;
         }
@@ -78,7 +78,7 @@ mod tests {
         assert!(is_resident(fd, 4095, 2), "two bytes in two pages");
         assert!(is_resident(fd, 77, 0), "nothing is always there");
         drop_pages(&file, 0, 0);
-        if sys::cached_pages(fd, 0, 0) != Ok(0) {
+        if system_calls::cached_pages(fd, 0, 0) != Ok(0) {
             eprintln!("skipped: this file system keeps its pages");
             return;
         }
@@ -93,7 +93,8 @@ mod tests {
     fn what_is_beyond_the_end_is_not_resident() {
         let (_dir, file) = clean_file(100);
         assert!(
-            is_resident(file.as_fd(), 0, 100) || sys::cached_pages(file.as_fd(), 0, 0).is_err()
+            is_resident(file.as_fd(), 0, 100)
+                || system_calls::cached_pages(file.as_fd(), 0, 0).is_err()
         );
         assert!(!is_resident(file.as_fd(), 100, 1));
         assert!(!is_resident(file.as_fd(), u64::MAX, 2));

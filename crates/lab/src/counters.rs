@@ -10,7 +10,7 @@ use hayloft_bench::fair::counters::waited_s;
 
 use super::describe::Description;
 use super::net;
-use hayloft_testkit::procfs;
+use hayloft_testkit::process_usage;
 
 /// How often processes are looked at while jobs run.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -161,7 +161,7 @@ impl HostClocks {
             .spaces
             .iter()
             .position(|s| s.is_some() && *s == space)?;
-        let usage = procfs::usage(pid).ok()?;
+        let usage = process_usage::usage(pid).ok()?;
         let time = HostTime {
             used: usage.user_s + usage.system_s,
             waited: waited_s(pid),

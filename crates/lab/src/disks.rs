@@ -14,9 +14,9 @@ use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::lab_binary;
 use hayloft_testkit::modelled::DirectionStats;
 use hayloft_testkit::mounts::run;
-use hayloft_testkit::place::Place;
 use hayloft_testkit::process::{Process, Spawn};
 use hayloft_testkit::wait;
+use hayloft_testkit::where_processes_run::Place;
 
 /// Making a file system on a modelled disk takes seconds: its seeks are modelled too.
 const MOUNT_LIMIT: Duration = Duration::from_secs(60);

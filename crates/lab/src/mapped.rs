@@ -13,9 +13,9 @@ use serde::Deserialize;
 
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::mounts::{loop_device, run};
-use hayloft_testkit::place::Place;
 use hayloft_testkit::process::{Process, Spawn};
 use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::where_processes_run::Place;
 
 /// First port of nbdkit; the registered one of the protocol.
 pub(super) const FIRST_PORT: u16 = 10809;

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 use super::describe::Description;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::mounts::run;
-use hayloft_testkit::place::Place;
+use hayloft_testkit::where_processes_run::Place;
 
 /// Bytes that a shaped link lets pass at once: enough for the largest segment that the kernel sends
 /// whole, and for the timer's tick at high rates.
@@ -197,7 +197,7 @@ fn add_link(
 
 /// Each link answers for its own address only: else the first one would carry what comes for all.
 fn answer_on_own_link(host: &str) -> Result<()> {
-    hayloft_testkit::place::within(host, || {
+    hayloft_testkit::where_processes_run::within(host, || {
         for (key, value) in [("arp_ignore", "1"), ("arp_announce", "2")] {
             let path = format!("/proc/sys/net/ipv4/conf/all/{key}");
             std::fs::write(&path, value).map_err(TestkitError::file("writing", path))?;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::describe::{DataNodeSpec, HostSpec};
 use super::disks::Mounted;
 use super::net;
-use hayloft_testkit::conf::Conf;
 use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::hadoop_conf::Conf;
 use hayloft_testkit::node::{Kind, Node, VirtualSite};
 use hayloft_testkit::process::Process;
 

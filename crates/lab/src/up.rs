@@ -11,13 +11,13 @@ use super::net;
 use super::running;
 pub use super::running::RunningNode;
 use super::state;
-use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::{Hadoop, Jvm, placement_jar};
+use hayloft_testkit::hadoop_conf::Conf;
 use hayloft_testkit::namenode::{NameNode, NameNodeSite, START_LIMIT};
 use hayloft_testkit::node::{Kind, Node, NodeSite, VirtualSite, VolumeSpec};
-use hayloft_testkit::place::Place;
+use hayloft_testkit::where_processes_run::Place;
 
 const RPC_PORT: u16 = 8020;
 const HTTP_PORT: u16 = 9870;

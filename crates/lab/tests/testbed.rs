@@ -5,9 +5,9 @@ use hayloft_lab::up::{self, Testbed};
 use hayloft_lab::{missing, missing_for_mapping, net, report, workload};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
-use hayloft_testkit::place;
 use hayloft_testkit::suite::{expect, passed};
 use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::where_processes_run;
 use hayloft_testkit::{Outcome, Suite, TestkitError};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -89,7 +89,7 @@ fn rate(name: &str, from: (&str, usize), to: (&str, usize)) -> Result<f64> {
     let receiver = {
         let (namespace, address) = (net::namespace(name, to.0), address.clone());
         std::thread::spawn(move || {
-            place::within(&namespace, move || {
+            where_processes_run::within(&namespace, move || {
                 let io = |e: std::io::Error| TestkitError::Talk(e.to_string());
                 let listener = TcpListener::bind(&address).map_err(io)?;
                 let _gone = ready.send(());
@@ -111,7 +111,7 @@ fn rate(name: &str, from: (&str, usize), to: (&str, usize)) -> Result<f64> {
     listening
         .recv_timeout(Duration::from_secs(10))
         .map_err(late)?;
-    place::within(&net::namespace(name, from.0), move || {
+    where_processes_run::within(&net::namespace(name, from.0), move || {
         let io = |e: std::io::Error| TestkitError::Talk(e.to_string());
         let mut stream = TcpStream::connect(&address).map_err(io)?;
         stream.write_all(&vec![7; BYTES]).map_err(io)
@@ -147,7 +147,7 @@ fn sweep() -> Result<Outcome> {
     net::make(&described(name, ""))?;
     let links = Links(name);
     let sleep = ["sleep", "300"].map(String::from).to_vec();
-    let argv = place::inside(&net::namespace(name, "c1"), sleep);
+    let argv = where_processes_run::inside(&net::namespace(name, "c1"), sleep);
     let mut left = std::process::Command::new(&argv[0])
         .args(&argv[1..])
         .spawn()

@@ -2,7 +2,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`identity`], [`store_config`] | names and ports; configuration as the store takes it |
+//! | [`identity`] | names and ports |
+//! | [`store_config`] | configuration as the store takes it |
 //! | [`namenode`] | one service per block pool, one actor per NameNode |
 //! | [`xceiver`] | the data transfer port, both sides |
 //! | [`ipc`] | what the RPC port answers: inter-datanode, client-datanode, reconfiguration |
@@ -10,13 +11,16 @@
 //! | [`outliers`] | slow peers and slow disks |
 //! | [`recovery`] | block recovery as the primary node |
 //! | [`daemon`] | start, run and stop of all of it |
+//! | [`http`] | what the web port answers |
+//! | [`memory`] | how much memory there is, and the node's part of it |
+//! | [`daemonlog`] | levels of the log by the names of Apache's classes |
 
 pub mod activity;
 pub mod daemon;
+pub mod daemonlog;
 mod http;
 pub mod identity;
 pub mod ipc;
-pub mod log_levels;
 pub mod memory;
 pub mod namenode;
 pub mod outliers;

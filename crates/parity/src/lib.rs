@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `shape` | K+M, as the operator configures it |
 //! | `record` | what is kept of a group on disks |
-//! | `record_bytes`, `fields` | the bytes of that |
+//! | `record_bytes`, `head_fields` | the bytes of that |
 //! | `forming` | which replicas form groups, and which disks take the parity |
 //! | `group` | a group in memory, and its units |
 //! | `table` | the groups of a process, and what a change of a replica means for them |
@@ -23,9 +23,9 @@
 #![forbid(unsafe_code)]
 
 mod code;
-mod fields;
 mod forming;
 mod group;
+mod head_fields;
 mod names;
 mod record;
 mod record_bytes;

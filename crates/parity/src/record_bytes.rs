@@ -15,7 +15,7 @@
 use bytes::{Buf, BufMut};
 use hayloft_wire::checksum::ChecksumKind;
 
-use crate::fields::{self, Fields};
+use crate::head_fields::{self, Fields};
 use crate::record::{GroupRecord, RecordError, VERSION};
 
 const MAGIC: &[u8; 8] = b"HLPARITY";
@@ -93,7 +93,7 @@ pub fn encode(record: &GroupRecord, sections: &[impl AsRef<[u8]>]) -> Result<Vec
 pub fn encode_head(record: &GroupRecord) -> Result<Vec<u8>, RecordError> {
     record.check()?;
     let mut head = Vec::new();
-    fields::put_head(record, &mut head)?;
+    head_fields::put_head(record, &mut head)?;
     if head.len() > HEAD_BYTES_MAX {
         return Err(RecordError::TooLarge("head"));
     }

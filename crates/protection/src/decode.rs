@@ -14,9 +14,9 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use tracing::{debug, warn};
 
 use super::Parity;
-use super::members::clip;
-use super::sources::{SourcePlace, open_source};
-use super::units::{section_of, storage_of, unit_len, unit_path};
+use super::read_members::clip;
+use super::read_units::{SourcePlace, open_source};
+use super::unit_files::{section_of, storage_of, unit_len, unit_path};
 
 /// Bytes of each unit that are read at a time, about: ranges grow to whole chunks and pieces.
 const RANGE_MAX: u64 = 1 << 20;

@@ -13,7 +13,7 @@ use tracing::{error, info};
 
 use super::Parity;
 use super::decode::UnitReader;
-use super::served::ServedFile;
+use super::decoded_file::ServedFile;
 
 /// What the store knows a unit as.
 pub(super) fn decoded_as(unit: UnitRef) -> DecodedAs {

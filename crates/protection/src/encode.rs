@@ -12,13 +12,13 @@ use hayloft_parity::{
 use hayloft_store::inside::DIR_MODE;
 use hayloft_store::{StoreError, StoreErrorKind};
 
-use super::members::{
+use super::read_members::{
     NotEncoded, ParityCandidate, Source, clip, note_encoded, open_member, read_stride, take_check,
 };
-use super::sources::stamp;
-use super::units::parity_file;
+use super::read_units::stamp;
+use super::unit_files::parity_file;
 use super::volumes::{UnitPlace, answer};
-use super::{ENCODING, Parity, STRIDE, records};
+use super::{ENCODING, Parity, STRIDE, record_copies};
 
 /// A stride of all members, on its way through the code.
 struct Stride {
@@ -126,7 +126,7 @@ async fn encode_claimed(
         let source = open_member(parity, member).await;
         let source = source.map_err(|e| NotEncoded::Member(n, e))?;
         sections_len += source.sums.bytes().len() as u64;
-        if !records::fits(sections_len) {
+        if !record_copies::fits(sections_len) {
             let text = "its checksums are too many for the record of a parity group with others";
             return Err(NotEncoded::Member(n, StoreError::illegal(text)));
         }

@@ -3,65 +3,68 @@
 //! | module | what it is |
 //! |---|---|
 //! | `volumes` | the volumes of all stores, and the disks that they lie on |
-//! | `sources` | where units are read: on volumes, or in directories that no store uses |
-//! | `units` | which file of a group, or which replica, a unit is |
+//! | `read_units` | where units are read: on volumes, or in directories that no store uses |
+//! | `unit_files` | which file of a group, or which replica, a unit is |
 //! | `rounds` | the background task |
-//! | `members` | members of a new group, and how they are read |
-//! | `recent` | bytes of new replicas, in memory until they are encoded |
+//! | `read_members` | members of a new group, and how they are read |
+//! | `bytes_until_encoded` | bytes of new replicas, in memory until they are encoded |
 //! | `encode` | one group: read, encode, commit |
-//! | `records` | copies of records, and groups that go |
-//! | `changes` | hooks: what a change of a replica means |
+//! | `record_copies` | copies of records |
+//! | `dissolve` | groups that go |
+//! | `replica_changes` | hooks: what a change of a replica means |
 //! | `decode` | ranges of a unit from the others |
-//! | `served` | a decoded unit as a file that readers can use |
+//! | `decoded_file` | a decoded unit as a file that readers can use |
 //! | `degraded` | replicas of a failed disk: reported, served, rebuilt |
-//! | `heal` | damaged replicas, before they are reported |
-//! | `mender` | what a damaged replica should have, for its readers |
+//! | `rewrite_damaged` | damaged replicas, before they are reported |
+//! | `mend_for_reader` | what a damaged replica should have, for its readers |
 //! | `rebuild` | lost units, on other disks |
-//! | `scan` | a slow look at what no other task reads |
-//! | `scrub` | a look at everything that groups have on disks |
-//! | `unreadable` | units that a disk did not give |
+//! | `slow_scan` | a slow look at what no other task reads |
+//! | `scrub_on_request` | a look at everything that groups have on disks |
+//! | `unreadable_units` | units that a disk did not give |
 //! | `status` | numbers for the operator |
-//! | `requests` | what operators ask of a running node |
-//! | `listing` | files on a volume, and those that no record names |
-//! | `take_in` | what lies on the volumes when they are put into use |
-//! | `troubles`, `refusals` | volumes that take no files of groups for a while |
-//! | `unattended` | units in directories of nodes that do not run here, and looks at those |
-//! | `damaged` | replicas that no group can mend |
-//! | `kept` | what is kept of deleted replicas makes room |
-//! | `protects` | what the store asks of it |
+//! | `operator_requests` | what operators ask of a running node |
+//! | `list_and_clean` | files on a volume, and those that no record names |
+//! | `found_at_start` | what lies on the volumes when they are put into use |
+//! | `volumes_left_out` | volumes without an answer, and until when they are left out |
+//! | `refused_writes` | volumes that refuse files of groups |
+//! | `unattended` | directories of nodes that do not run here, and units there |
+//! | `beyond_mending` | replicas that no group can mend |
+//! | `kept_of_deleted` | what is kept of deleted replicas makes room |
+//! | `answers_to_store` | what the store asks of it |
 //!
 //! One [`Parity`] serves all stores of a process. It never holds its table across I/O.
 
-mod changes;
-mod damaged;
+mod answers_to_store;
+mod beyond_mending;
+mod bytes_until_encoded;
 mod decode;
+mod decoded_file;
 mod degraded;
+mod dissolve;
 mod encode;
-mod heal;
-mod kept;
-mod listing;
-mod members;
-mod mender;
-mod protects;
+mod found_at_start;
+mod kept_of_deleted;
+mod list_and_clean;
+mod mend_for_reader;
+mod operator_requests;
+mod read_members;
+mod read_units;
 mod rebuild;
-mod recent;
-mod records;
-mod refusals;
-mod requests;
+mod record_copies;
+mod refused_writes;
+mod replica_changes;
+mod rewrite_damaged;
 mod rounds;
-mod scan;
-mod scrub;
-mod served;
-mod sources;
+mod scrub_on_request;
+mod slow_scan;
 mod status;
-mod take_in;
 #[cfg(test)]
 mod tests;
-mod troubles;
 mod unattended;
-mod units;
-mod unreadable;
+mod unit_files;
+mod unreadable_units;
 mod volumes;
+mod volumes_left_out;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,14 +79,14 @@ use hayloft_store::{ScanConfig, StoreError};
 use hayloft_wire::ids::PoolId;
 use tokio::sync::Notify;
 
+pub use answers_to_store::ParityProtection;
+pub use operator_requests::ParityRequest;
 #[cfg(test)]
-pub use changes::{before_change, recent_key};
+pub use operator_requests::answer_status;
 #[cfg(test)]
-pub use heal::heal;
-pub use protects::ParityProtection;
-pub use requests::ParityRequest;
+pub use replica_changes::{before_change, recent_key};
 #[cfg(test)]
-pub use requests::answer_status;
+pub use rewrite_damaged::heal;
 pub use status::{LackingParityGroup, ParityStatus, VolumeParity};
 
 /// The class of encoding: no client waits for it.
@@ -184,13 +187,13 @@ pub struct Parity {
     /// Held while a replica is rebuilt: one that is wanted now waits for one at most.
     rebuilding: tokio::sync::Mutex<()>,
     /// Damaged replicas that are being mended.
-    healing: heal::Healing,
+    healing: rewrite_damaged::Healing,
     /// A permit for each buffer of ranges that are decoded.
     decoding: tokio::sync::Semaphore,
     /// Units that are looked at because a disk did not give them.
     unreadable: Arc<tokio::sync::Semaphore>,
     /// New replicas that are in memory.
-    pub(crate) recent: recent::RecentReplicas,
+    pub(crate) recent: bytes_until_encoded::RecentReplicas,
     /// When a client wrote last.
     wrote: Mutex<Option<Instant>>,
     /// Bytes of members encoded since the process started: all, and those from memory.
@@ -200,19 +203,19 @@ pub struct Parity {
     /// Finalized replicas without parity, when they were counted last.
     unprotected: Mutex<status::UnprotectedCount>,
     /// Damaged replicas that no group can mend.
-    damaged: Mutex<damaged::DamagedReplicas>,
+    damaged: Mutex<beyond_mending::DamagedReplicas>,
     /// Volumes that take no files of groups for a while.
-    troubles: Arc<troubles::Troubles>,
+    troubles: Arc<volumes_left_out::Troubles>,
     /// Directories of nodes that do not run here.
     unattended: RwLock<unattended::UnattendedDirs>,
     /// Since when groups have kept data of deleted replicas.
-    kept_since: Mutex<kept::KeptSince>,
+    kept_since: Mutex<kept_of_deleted::KeptSince>,
     /// Storages whose directory of groups could not be listed.
     unlisted: Mutex<HashSet<Arc<str>>>,
     /// How far a rebuild is.
     progress: Mutex<status::RebuildProgress>,
     /// What lies on the volumes of the stores that have come, until all have.
-    lists: Mutex<take_in::Lists>,
+    lists: Mutex<found_at_start::Lists>,
     /// All stores have come once, or those that have not were waited for.
     settled: AtomicBool,
     /// When the groups of a pool were known first.
@@ -231,7 +234,7 @@ pub struct Parity {
     /// Requests that were carried out and whose files cannot be removed.
     stuck_requests: Mutex<HashMap<std::path::PathBuf, std::time::SystemTime>>,
     /// How far the scan is.
-    scan: Mutex<scan::GroupScan>,
+    scan: Mutex<slow_scan::GroupScan>,
     /// What was left for operators last.
     published: Mutex<ParityStatus>,
 }
@@ -272,16 +275,16 @@ impl Parity {
             recording: tokio::sync::Mutex::default(),
             yielding: tokio::sync::Mutex::default(),
             rebuilding: tokio::sync::Mutex::default(),
-            healing: heal::Healing::default(),
+            healing: rewrite_damaged::Healing::default(),
             decoding: tokio::sync::Semaphore::new(decode::BUFFERS_MAX.into()),
-            unreadable: Arc::new(tokio::sync::Semaphore::new(unreadable::LOOKS_MAX)),
-            recent: recent::RecentReplicas::new(config.memory, config.patience),
+            unreadable: Arc::new(tokio::sync::Semaphore::new(unreadable_units::LOOKS_MAX)),
+            recent: bytes_until_encoded::RecentReplicas::new(config.memory, config.patience),
             wrote: Mutex::default(),
             encoded: Mutex::default(),
             waiting: Mutex::default(),
             unprotected: Mutex::default(),
             damaged: Mutex::default(),
-            troubles: Arc::new(troubles::Troubles::new(config.answer)),
+            troubles: Arc::new(volumes_left_out::Troubles::new(config.answer)),
             unattended: RwLock::default(),
             kept_since: Mutex::default(),
             unlisted: Mutex::default(),

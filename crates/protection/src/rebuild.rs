@@ -15,9 +15,9 @@ use tracing::{info, warn};
 
 use super::decode::UnitReader;
 use super::degraded::unit_of;
-use super::heal::{decode_pair, write_unit};
-use super::sources::stamp;
-use super::units::{parity_file, storage_of, unit_len};
+use super::read_units::stamp;
+use super::rewrite_damaged::{decode_pair, write_unit};
+use super::unit_files::{parity_file, storage_of, unit_len};
 use super::volumes::{UnitPlace, answer};
 use super::{ENCODING, Parity, REBUILDING, status};
 

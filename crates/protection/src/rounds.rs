@@ -13,12 +13,12 @@ use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::ids::PoolId;
 use tracing::{debug, info, warn};
 
-use super::changes::recent_key;
 use super::encode::encode_group;
-use super::members::{NotEncoded, ParityCandidate};
+use super::read_members::{NotEncoded, ParityCandidate};
+use super::replica_changes::recent_key;
 use super::status::UnprotectedCount;
 use super::volumes::{DiskKey, UnitPlace};
-use super::{Parity, ParityRequest, Waiting, requests, status};
+use super::{Parity, ParityRequest, Waiting, operator_requests, status};
 
 /// Groups that are planned at a time, after a look at all replicas.
 const GROUPS_AT_A_TIME: usize = 256;
@@ -48,7 +48,7 @@ pub fn start(parity: &Arc<Parity>) {
             run(Arc::clone(&rounds))
         }));
         let asked = Arc::downgrade(parity);
-        let answer = move || requests::answer_requests(asked.clone());
+        let answer = move || operator_requests::answer_requests(asked.clone());
         tokio::spawn(unbroken("answers about parity", never(), answer));
     }
 }
@@ -102,13 +102,13 @@ impl Parity {
         self.try_again().await;
         self.dissolve_leftovers().await;
         self.clean().await;
-        let requests = requests::requests(self).await;
+        let requests = operator_requests::requests(self).await;
         if requests.contains(&ParityRequest::Scrub) && !self.scrub().await {
             return;
         }
         self.scan().await;
         self.mend_groups().await;
-        requests::carried_out(self, &requests).await;
+        operator_requests::carried_out(self, &requests).await;
         self.yield_kept().await;
         self.protect().await;
         self.recent.trim();

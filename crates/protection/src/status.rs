@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use super::Parity;
-use super::heal::Damaged;
+use super::rewrite_damaged::Damaged;
 use super::volumes::{UnitPlace, answer};
 
 /// Name of the file beside the groups that a running node writes.

@@ -9,7 +9,7 @@ use hayloft_store::StoreError;
 use hayloft_store::inside::{StoreState, Volume};
 
 use super::Parity;
-use super::troubles::Troubles;
+use super::volumes_left_out::Troubles;
 
 /// A volume and the store that has it.
 #[derive(Clone, Debug)]

@@ -5,14 +5,14 @@
 //! | [`client`] | calls to a NameNode or another DataNode |
 //! | [`server`] | the port that callers connect to; a [`server::Service`] answers them |
 //! | [`log_limit`] | a bound on log lines that a peer can cause |
-//! | [`trouble`] | failures that repeat: when to log them, when to try again |
+//! | [`repeated_failures`] | failures that repeat: when to log them, when to try again |
 //!
 //! Messages and their framing are of `hayloft-wire`: RPC version 9 with `ProtobufRpcEngine2`.
 
 pub mod client;
 pub mod log_limit;
+pub mod repeated_failures;
 pub mod server;
-pub mod trouble;
 
 pub use client::{RpcClient, RpcConnection, RpcError, RpcOptions, bind_to, current_user};
 pub use hayloft_wire::rpc::names::{
@@ -20,4 +20,4 @@ pub use hayloft_wire::rpc::names::{
     INTER_DATANODE_PROTOCOL, Protocol,
 };
 pub use log_limit::LogLimit;
-pub use trouble::{AcceptTrouble, Trouble};
+pub use repeated_failures::{AcceptTrouble, Trouble};

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use hayloft_io::{Disk, IoError, locks};
 use hayloft_wire::ids::ExtendedBlock;
 
-use crate::background::look::{Looker, Pace};
+use crate::background::verify_replica::{Looker, Pace};
 use crate::config::VolumeConfig;
 use crate::error::StoreError;
-use crate::transitions::volume_failure;
+use crate::transitions::{check_volume, volume_failure};
 use crate::types::StoreEvent;
 
 pub use crate::layout::dirs::{DIR_MODE, FILE_MODE, make_dir, now_ms};
@@ -19,10 +19,12 @@ pub use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
 pub use crate::protection::{Damage, DecodedFiles, Mender, Protection, ReplicaChange};
 pub use crate::replica::block_pool::Pool;
 pub use crate::replica::degraded::{DecodedAs, DegradedReplica};
-pub use crate::replica::files::{Pair, on_disk_with_sync, pin, settle_copy, sync_dir, sync_file};
+pub use crate::replica::file_pair::{
+    Pair, on_disk_with_sync, pin, settle_copy, sync_dir, sync_file,
+};
 pub use crate::replica::{FinalReplica, LiveReplica, Slot};
 pub use crate::state::StoreState;
-pub use crate::transitions::volume_failure::LACKING;
+pub use crate::transitions::check_volume::LACKING;
 pub use crate::volume::reservation::Reservation;
 pub use crate::volume::{BlockPoolSlice, Volume, footprint};
 
@@ -51,7 +53,7 @@ impl StoreState {
     /// Looks at a failed operation, and checks the volume where the error says something of it.
     /// Gives the error back.
     pub fn examine(self: &Arc<Self>, volume: &Arc<Volume>, error: StoreError) -> StoreError {
-        volume_failure::examine(self, volume, error)
+        check_volume::examine(self, volume, error)
     }
 
     /// Whether a replica on a volume has the data of its own checksum file, read from the device;

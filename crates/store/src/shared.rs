@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hayloft_io::{BufferPool, Disks};
 
-use crate::volume::file_system::FileSystems;
+use crate::volume::virtual_node_share::FileSystems;
 
 /// Disks, memory and space of file systems of the stores of one process. Clones are the same.
 #[derive(Clone, Debug)]

@@ -24,9 +24,9 @@ use crate::replica::block_pool::Pool;
 use crate::replica::suspect::{Suspect, Why};
 use crate::shared::StoreShared;
 use crate::types::{FailedVolume, StoreEvent};
-use crate::volume::choose::{Candidate, Rounds, choose};
 use crate::volume::open::open_volume;
-use crate::volume::remembered::{NodeMemory, remember};
+use crate::volume::remembered_storages::{NodeMemory, remember};
+use crate::volume::volume_choosing_policy::{Candidate, Rounds, choose};
 use crate::volume::{BlockPoolSlice, OpenedVolume, Volume};
 
 /// What protects the finalized replicas of a store, or of all stores of a process.

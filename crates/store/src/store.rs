@@ -12,14 +12,14 @@ use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::ScanReport;
 use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
-use crate::report;
-use crate::report::{VolumeReport, VolumeTimes};
+use crate::reports_from_memory;
+use crate::reports_from_memory::{VolumeReport, VolumeTimes};
 use crate::service::pool::add_remove;
 use crate::service::upgrade::{HeldByUpgrades, RollingUpgradeState};
 use crate::service::{hot_swap, shutdown, startup, upgrade};
 use crate::shared::StoreShared;
 use crate::state::{StoreProtection, StoreState};
-use crate::transitions::volume_failure;
+use crate::transitions::{check_volume, volume_failure};
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, ReplicaReport, StartOption, StorageInfo,
     StorageReport, StoreEvent,
@@ -111,7 +111,7 @@ impl Store {
 
     /// Numbers of every healthy volume, for heartbeats. No disk I/O.
     pub fn storage_reports(&self, pool: &PoolId) -> Vec<StorageReport> {
-        report::storage_reports(&self.0, pool)
+        reports_from_memory::storage_reports(&self.0, pool)
     }
 
     /// Every replica of the pool but TEMPORARY ones, by storage; one that has left is named for a
@@ -119,7 +119,7 @@ impl Store {
     pub fn block_report(&self, pool: &PoolId) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
         self.0
             .pool(pool)
-            .map(|p| report::block_report(&p))
+            .map(|p| reports_from_memory::block_report(&p))
             .unwrap_or_default()
     }
 
@@ -157,7 +157,7 @@ impl Store {
 
     /// Numbers of every healthy volume for an administrator. No disk I/O.
     pub fn volume_report(&self) -> Vec<VolumeReport> {
-        report::volume_report(&self.0)
+        reports_from_memory::volume_report(&self.0)
     }
 
     /// Measures `percent` of a hundred reads and writes on the volumes, and, above 0, all work on
@@ -169,7 +169,7 @@ impl Store {
     /// What was measured on each healthy volume; nothing when nothing is
     /// [sampled](Self::sample_volumes).
     pub fn volume_times(&self) -> Vec<VolumeTimes> {
-        report::volume_times(&self.0)
+        reports_from_memory::volume_times(&self.0)
     }
 
     /// Replicas deleted on NameNodes' orders since the store was opened.
@@ -190,13 +190,13 @@ impl Store {
 
     /// New replicas go to the volumes at `paths` only when no other has room; until the next call.
     pub fn avoid_volumes(&self, paths: &[&Path]) {
-        report::avoid(&self.0, paths);
+        reports_from_memory::avoid(&self.0, paths);
     }
 
     /// Checks all volumes after an I/O error; failed ones are taken out. Calls at the same time
     /// share one check.
     pub async fn check_volumes(&self) {
-        volume_failure::check_all(&self.0, &self.0.volumes()).await;
+        check_volume::check_all(&self.0, &self.0.volumes()).await;
     }
 
     /// The active NameNode says how a rolling upgrade stands: while one runs, replicas that it

@@ -10,11 +10,11 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::reader::{MissingMeta, ReplicaReader};
 use crate::state::StoreState;
 use crate::store::Store;
-use crate::transitions::volume_failure;
+use crate::transitions::check_volume;
 use crate::types::{RecoveryInfo, ReplicaRef, TakenOver, WriteOptions};
 use crate::writer::ReplicaWriter;
 use crate::writer::{block_recovery, create, pipeline_recovery};
-use crate::{reader, report};
+use crate::{reader, reports_from_memory};
 
 impl Store {
     /// Starts a new RBW replica (stage PIPELINE_SETUP_CREATE).
@@ -158,7 +158,7 @@ impl Store {
 
     /// What is known of a replica, whatever its generation stamp; no disk I/O.
     pub fn replica(&self, pool: &PoolId, id: i64) -> Option<ReplicaRef> {
-        report::replica(&*self.0.pool(pool).ok()?, id)
+        reports_from_memory::replica(&*self.0.pool(pool).ok()?, id)
     }
 
     /// Removes replicas (NameNode's INVALIDATE). When it returns, the replicas are no longer served
@@ -300,7 +300,7 @@ async fn lost_its_disk(store: &Arc<StoreState>, block: &ExtendedBlock, since: In
     if let Some(slice) = slot.and_then(|slot| pool.slice(slot.volume()).ok()) {
         let index = slice.volume.index;
         let judged = async {
-            volume_failure::check_since(store, &slice.volume, since).await;
+            check_volume::check_since(store, &slice.volume, since).await;
             // Another task may be about to take its replicas out.
             while slice.volume.is_failed() && pool.slot(id).is_ok_and(|s| s.volume() == index) {
                 tokio::time::sleep(Duration::from_millis(10)).await;

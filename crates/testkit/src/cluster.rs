@@ -1,14 +1,17 @@
 //! A cluster: NameNodes, nodes, a client configuration, one directory.
+//!
+//! - `builder`: what a cluster shall be, and how it comes to be
+//! - `memory`: images and edits of NameNodes in shared memory
 
 mod builder;
 mod memory;
 
 pub use builder::ClusterBuilder;
 
-use crate::conf::Conf;
 use crate::driver::Driver;
 use crate::error::{Result, TestkitError};
 use crate::hadoop::{Hadoop, Jvm};
+use crate::hadoop_conf::Conf;
 use crate::namenode::NameNode;
 use crate::node::{Kind, Node, NodeSpec};
 use crate::process;

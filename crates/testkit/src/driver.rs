@@ -5,9 +5,9 @@
 
 use crate::error::{Result, TestkitError};
 use crate::hadoop::{Hadoop, Jvm, class, driver_jar};
-use crate::place::Place;
 use crate::process::Process;
 use crate::wait::{self, Seen};
+use crate::where_processes_run::Place;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};

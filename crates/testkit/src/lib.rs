@@ -1,5 +1,24 @@
 //! Clusters of real processes: stock NameNode, stock or Hayloft nodes, stock clients.
 //!
+//! - `cluster`: a cluster: NameNodes, nodes, a client configuration, one directory
+//! - `congestion`: TCP congestion control: which one a run had
+//! - `driver`: a JVM that stays up for a whole test file and runs stock client code on request
+//! - `error`: errors are the launcher's; a test has its own way to make one
+//! - `files`: what tests do with files through the driver, in one line each
+//! - `hadoop`: Hadoop as the launcher finds it
+//! - `load`: a load client that costs little
+//! - `machine`: the machine below a benchmark
+//! - `modelled`: a modelled hard disk: seek-bound behaviour on a machine that has no hard disk
+//! - `mounts`: small file systems for tests of full, read-only and failing disks
+//! - `parity`: what `hayloft parity` says of a node
+//! - `pattern`: test data as a pure function of a seed and a file offset
+//! - `power`: nodes that are killed or lose their power or their disk
+//! - `process_usage`: what the kernel says about a process: memory, descriptors, CPU time
+//! - `relay`: a TCP relay that can hold back what passes through it: a network that stalls
+//! - `striped`: erasure-coded files: where their internal blocks are
+//! - `suite`: the cluster tests as trials of `libtest-mimic`
+//! - `yarn`: YARN: a stock ResourceManager and stock NodeManagers
+//!
 //! Nothing here is a mock. A [`cluster::Cluster`] is a directory with configuration, logs and
 //! data, and one process per role; a [`driver::Driver`] is a JVM that stays up for a whole test
 //! file and runs stock client code on request. From the bottom up:
@@ -9,7 +28,7 @@
 //! - [`cluster`]: roles on this host, for tests and benchmarks;
 //! - [`driver`]: stock clients by request;
 //! - [`yarn`]: ResourceManager and NodeManagers for MapReduce, on this host or the lab's;
-//! - [`procfs`]: memory, descriptors and CPU time of a process;
+//! - [`process_usage`]: memory, descriptors and CPU time of a process;
 //! - `modelled` (feature of that name): hard disks with modelled service times;
 //! - [`mounts`]: small disks that can be filled and broken;
 //! - [`striped`]: where the internal blocks of erasure-coded files are;
@@ -38,14 +57,16 @@ pub mod parity;
 pub mod pattern;
 #[cfg(feature = "load")]
 pub mod power;
-pub mod procfs;
+pub mod process_usage;
 pub mod relay;
 pub mod striped;
 #[cfg(feature = "cluster")]
 pub mod suite;
 pub mod yarn;
 
-pub use hayloft_cluster::{conf, http, identity, namenode, node, place, ports, process, wait};
+pub use hayloft_cluster::{
+    hadoop_conf, http, namenode, node, ports, process, process_identity, wait, where_processes_run,
+};
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use driver::Driver;

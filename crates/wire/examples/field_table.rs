@@ -17,7 +17,7 @@ use std::fmt::{self, Write as _};
 
 use hayloft_wire::proto::{ENUMS, MESSAGES};
 use hayloft_wire::schema::{FieldDesc, Label, MessageDesc};
-use hayloft_wire::{ack, checksum, packet, report, rpc, transfer};
+use hayloft_wire::{block_report, checksum, packet, pipeline_ack, rpc, transfer};
 
 fn main() {
     print!("{}", field_table());
@@ -112,7 +112,7 @@ const CONSTANTS: &[(&str, &str, i64)] = &[
         "PKT_MAX_HEADER_LEN",
         packet::MAX_PREFIX_BYTES as i64,
     ),
-    (PIPELINE_ACK, "UNKOWN_SEQNO", ack::UNKNOWN_SEQNO),
+    (PIPELINE_ACK, "UNKOWN_SEQNO", pipeline_ack::UNKNOWN_SEQNO),
     (
         RPC,
         "AUTHORIZATION_FAILED_CALL_ID",
@@ -123,7 +123,7 @@ const CONSTANTS: &[(&str, &str, i64)] = &[
     (RPC, "PING_CALL_ID", rpc::CALL_PING as i64),
     (RPC, "CURRENT_VERSION", rpc::RPC_VERSION as i64),
     (META_HEADER, "VERSION", checksum::META_VERSION as i64),
-    (BLOCK_LIST, "CHUNK_SIZE", report::BUFFER_BYTES as i64),
+    (BLOCK_LIST, "CHUNK_SIZE", block_report::BUFFER_BYTES as i64),
 ];
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Chunk checksums: CRC-32 and CRC-32C per chunk of a block, as on the wire and in meta files.
 //!
+//! - `block`: checksums of whole blocks, made from the checksums of their chunks
+//!
 //! Chunks are usually only 512 bytes long, so what counts is the cost of a short one. The chunks of
 //! CRC-32C, the default of HDFS, are computed some at a time by `hayloft-crc` where the processor
 //! has instructions for it. The others come from crc-fast, which picks the widest carry-less

@@ -10,24 +10,24 @@
 //! | [`ids`] | blocks, block pools, storage types, replica states |
 //! | [`checksum`] | chunk checksums, meta file headers, block checksums |
 //! | [`transfer`] | data transfer operations and their answers |
-//! | [`packet`], [`ack`] | the data of a block and its acknowledgements |
+//! | [`packet`], [`pipeline_ack`] | the data of a block and its acknowledgements |
 //! | [`rpc`] | Hadoop RPC frames, as client and as server |
-//! | [`report`] | full block reports |
-//! | [`token`] | block token identifiers |
+//! | [`block_report`] | full block reports |
+//! | [`block_token`] | block token identifiers |
 //! | [`proto`] | the messages themselves |
 //! | [`frame`], [`varint`] | what all of these are built on |
 //! | [`schema`] | descriptions of the messages, and the check of received bytes against them |
 
-pub mod ack;
+pub mod block_report;
+pub mod block_token;
 pub mod checksum;
 pub mod frame;
 pub mod ids;
 pub mod limits;
 pub mod packet;
+pub mod pipeline_ack;
 pub mod proto;
-pub mod report;
 pub mod rpc;
 pub mod schema;
-pub mod token;
 pub mod transfer;
 pub mod varint;

@@ -1,5 +1,10 @@
 //! Hadoop RPC, version 9, as client and as server: connection header, frames, headers, answers.
 //!
+//! - `connection`: the start of a connection, and frames
+//! - `names`: names that travel as text in RPC: protocols and Java exceptions
+//! - `request`: frames of clients: taken apart by a server, made by a client
+//! - `response`: frames of servers: made by a server, taken apart by a client
+//!
 //! ```text
 //! connection  "hrpc", version (9), service class, authentication (0 none, 0xDF SASL)
 //! frame       int32 length of the rest

@@ -1,5 +1,7 @@
 //! What the messages look like on the wire, and a check of received bytes against it.
 //!
+//! - `check`: the check of received bytes against the description of their message
+//!
 //! prost alone is too trusting for a server: it takes an absent required field for a zero. Two
 //! bytes of input, an empty element of a repeated message, can cost hundreds of bytes of memory.
 //! [`check()`] walks the bytes once, before prost, against the description that

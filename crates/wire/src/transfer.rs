@@ -1,5 +1,8 @@
 //! Data transfer operations: requests as server and as client, and their answers.
 //!
+//! - `op`: codes of the operations
+//! - `response`: answers to operations, and what statuses and stages mean
+//!
 //! A request is a version (two bytes, big-endian), an operation code (one byte) and a message
 //! preceded by its length. An answer is one such message. One operation at a time runs on a
 //! connection.

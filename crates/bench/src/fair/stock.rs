@@ -1,7 +1,7 @@
 //! Apache's DataNode at its best for what its data lie on, and ours beside it: the one description
 //! that the benchmark and all experiments use. A test keeps its keys and flags out of other files.
 
-use hayloft_testkit::conf::Conf;
+use hayloft_testkit::hadoop_conf::Conf;
 use hayloft_testkit::modelled::MEDIA;
 use hayloft_testkit::node::{Kind, NodeSpec, VolumeSpec};
 use serde::{Deserialize, Serialize};

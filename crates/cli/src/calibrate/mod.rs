@@ -1,4 +1,7 @@
 //! `hayloft calibrate`: what a volume's device does, and the settings that follow.
+//!
+//! - `chart`: the curve as SVG
+//! - `report`: a calibration as text
 
 mod chart;
 mod report;
@@ -13,7 +16,7 @@ use clap::Args;
 use hayloft_console::size;
 use hayloft_io::calibrate::{
     Calibration, CalibrationError, Curves, ENGINE_SPACE, EnginePoint, MeasureError, MeasurePlan,
-    SPACE_MIN, Scratch, check_space, compare, device_name, file, measure, propose,
+    SPACE_MIN, Scratch, calibration_file, check_space, compare, device_name, measure, propose,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -92,11 +95,7 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, CliError> {
         chart::draw(&calibration, svg)?;
     }
     if args.json {
-        let text = serde_json::to_string_pretty(&calibration);
-        println!(
-            "{}",
-            text.map_err(|e| CliError::new(format!("cannot print: {e}"), "", ""))?
-        );
+        crate::json::print_json(&calibration)?;
     } else {
         print!("{}", report::text(&calibration));
     }
@@ -151,10 +150,10 @@ fn conclude(
             "",
         )
     };
-    let (file_system, file_system_bytes) = file::file_system(dir).map_err(asking)?;
+    let (file_system, file_system_bytes) = calibration_file::file_system(dir).map_err(asking)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(Calibration {
-        version: file::VERSION,
+        version: calibration_file::VERSION,
         measured_at_s: now.map_or(0, |d| d.as_secs()),
         device: device_name(dir).map_err(asking)?,
         file_system,

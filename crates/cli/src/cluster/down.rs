@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use hayloft_console::progress::{ProgressStep, say};
 use serde::Serialize;
 
-use super::launch::{self, Ended};
-use super::state::{Role, StateDir};
+use super::start_processes::{self, Ended};
+use super::state_directory::{Role, StateDir};
 use crate::args::DownArgs;
 use crate::error::CliError;
 
@@ -29,8 +29,8 @@ pub fn run(args: &DownArgs) -> Result<ExitCode, CliError> {
     let nodes: Vec<&Role> = cluster.nodes.iter().collect();
     let step =
         (running > 0).then(|| ProgressStep::spinner(format!("stopping {running} processes")));
-    let mut endings = launch::stop(&nodes)?;
-    endings.extend(launch::stop(&[&cluster.namenode])?);
+    let mut endings = start_processes::stop(&nodes)?;
+    endings.extend(start_processes::stop(&[&cluster.namenode])?);
     let names = cluster
         .nodes
         .iter()

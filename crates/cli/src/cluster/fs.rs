@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 
 use hayloft_cluster::hadoop::{Hadoop, Jvm, class};
 
-use super::state::StateDir;
+use super::state_directory::StateDir;
 use crate::args::FsArgs;
 use crate::error::CliError;
 
@@ -28,9 +28,5 @@ pub fn run(args: &FsArgs) -> Result<ExitCode, CliError> {
         .args(&spawn.argv[1..])
         .args(&args.args)
         .exec();
-    Err(CliError::new(
-        format!("cannot start Java: {error}"),
-        spawn.argv[0].clone(),
-        "install a JDK, version 17 or later",
-    ))
+    Err(CliError::no_java(&error, &spawn.argv[0]))
 }

@@ -12,15 +12,15 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `state` | the directory and `cluster.json` |
-//! | `launch` | the roles as they are on record, for the launcher; stop |
+//! | `state_directory` | the directory and `cluster.json` |
+//! | `start_processes` | start and stop of each process, as it is on record |
 //! | `tour` | copy in, read back, compare, search |
 //! | `up`, `down`, `status`, `fs` | the commands |
 
 pub mod down;
 pub mod fs;
-mod launch;
-mod state;
+mod start_processes;
+mod state_directory;
 pub mod status;
 mod tour;
 pub mod up;

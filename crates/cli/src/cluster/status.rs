@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use hayloft_console::progress::megabytes;
 use serde::Serialize;
 
-use super::launch;
-use super::state::{Role, StateDir, StoredCluster};
+use super::start_processes;
+use super::state_directory::{Role, StateDir, StoredCluster};
 use crate::args::StatusArgs;
 use crate::error::{CliError, FINDING};
 
@@ -77,11 +77,11 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, CliError> {
 
 /// Looks at the processes and asks the NameNode.
 pub fn report(state: &StateDir, cluster: &StoredCluster) -> StatusReport {
-    let counts = launch::namesystem(cluster)
+    let counts = start_processes::namesystem(cluster)
         .ok()
         .filter(|_| cluster.namenode.is_alive());
     let count = |name: &str| counts.as_ref().and_then(|counts| counts[name].as_u64());
-    let info = launch::namenode_bean(cluster, "NameNodeInfo").ok();
+    let info = start_processes::namenode_bean(cluster, "NameNodeInfo").ok();
     let missing = info.and_then(|info| info["NumberOfMissingBlocks"].as_u64());
     StatusReport {
         state: state.path().display().to_string(),
@@ -115,7 +115,7 @@ fn process(state: &StateDir, role: &Role) -> ProcessStatus {
             .as_ref()
             .filter(|_| running)
             .map(|process| process.pid),
-        log: launch::log_of(state, role).display().to_string(),
+        log: start_processes::log_of(state, role).display().to_string(),
         virtual_nodes: virtual_nodes.collect(),
     }
 }

@@ -9,8 +9,8 @@ use hayloft_cluster::node::Kind;
 use hayloft_console::progress::say;
 use serde::Serialize;
 
-use super::launch::{self, Launcher};
-use super::state::{Role, StateDir, StoredCluster};
+use super::start_processes::{self, Launcher};
+use super::state_directory::{Role, StateDir, StoredCluster};
 use super::status::{self, StatusReport};
 use super::tour::{self, Tour};
 use crate::args::{Nodes, UpArgs};
@@ -46,7 +46,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, CliError> {
         Some(cluster) => (cluster, false),
         None => (
             StoredCluster::new(
-                launch::new_role("namenode", None, &[])?,
+                start_processes::new_role("namenode", None, &[])?,
                 args.virtual_nodes.unwrap_or(args.nodes).min(3),
             ),
             true,
@@ -113,10 +113,10 @@ fn start_all(
     if !cluster.namenode.is_alive() {
         let taken = ports_of(cluster);
         let before = cluster.namenode.port;
-        launch::settle_ports(&mut cluster.namenode, &taken)?;
+        start_processes::settle_ports(&mut cluster.namenode, &taken)?;
         if before != cluster.namenode.port {
             // Nodes that survived know the old address only.
-            launch::stop(&cluster.nodes.iter().collect::<Vec<_>>())?;
+            start_processes::stop(&cluster.nodes.iter().collect::<Vec<_>>())?;
         }
         state.save(cluster)?;
         cluster.namenode.process = Some(launcher.start_namenode(cluster)?);
@@ -142,7 +142,7 @@ fn start_all(
         } else if cluster.nodes[index].is_alive() {
             continue;
         } else {
-            launch::settle_ports(&mut cluster.nodes[index], &taken)?;
+            start_processes::settle_ports(&mut cluster.nodes[index], &taken)?;
         }
         cluster.nodes[index].kind = Some(kind);
         let node = cluster.nodes[index].clone();
@@ -172,10 +172,10 @@ fn is_super(args: &UpArgs, cluster: &StoredCluster) -> bool {
 }
 
 fn new_node(args: &UpArgs, index: usize, kind: Kind, taken: &[u16]) -> Result<Role, CliError> {
-    let mut role = launch::new_role(&format!("node-{index}"), Some(kind), taken)?;
+    let mut role = start_processes::new_role(&format!("node-{index}"), Some(kind), taken)?;
     if let Some(count) = args.virtual_nodes {
         let taken = [taken, &role.ports()].concat();
-        role.virtual_nodes = launch::new_virtual_nodes(count, &taken)?;
+        role.virtual_nodes = start_processes::new_virtual_nodes(count, &taken)?;
     }
     Ok(role)
 }

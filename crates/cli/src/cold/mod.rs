@@ -4,29 +4,29 @@
 //! |---|---|
 //! | `age` | what counts as cold |
 //! | `image` | the scan of a NameNode's image |
-//! | `live` | the scan of the living namespace |
-//! | `tree` | directories and their sums; which are wholly cold |
+//! | `scan_listings` | the scan of the living namespace |
+//! | `cold_directories` | directories and their sums; which are wholly cold |
 //! | `spool` | cold files until it is known which directories cover them |
-//! | `plan` | from a scan to the targets of `--apply` |
+//! | `choose_targets` | from a scan to the targets of `--apply` |
 //! | `undo` | the file that says what was there |
-//! | `change` | setting policies, and putting them back |
-//! | `namenode` | the calls |
-//! | `conf_page` | what a NameNode says of its own configuration |
+//! | `set_policies` | setting policies, and putting them back |
+//! | `ask_namenode` | the calls |
+//! | `namenode_conf` | what a NameNode says of its own configuration |
 //! | `report` | text and JSON |
 
 mod age;
-mod change;
-mod conf_page;
+mod ask_namenode;
+mod choose_targets;
+mod cold_directories;
 mod image;
-mod live;
-mod namenode;
-mod plan;
+mod namenode_conf;
 mod report;
+mod scan_listings;
+mod set_policies;
 mod spool;
-mod tree;
 mod undo;
 
-pub use conf_page::http_address;
+pub use namenode_conf::http_addresses;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,14 +40,14 @@ use hayloft_console::progress::{ProgressStep, say};
 use crate::error::{CliError, FINDING};
 
 use self::age::{Cutoff, Precision, TimesAsked};
-use self::change::{ChangeSums, PolicyChange, change_all};
+use self::ask_namenode::{ActiveNameNode, PolicyNames, refused};
+use self::choose_targets::Planner;
+use self::cold_directories::DirTree;
 use self::image::Image;
-use self::live::LiveScan;
-use self::namenode::{ActiveNameNode, PolicyNames, refused};
-use self::plan::Planner;
 use self::report::{Applied, ColdReport};
+use self::scan_listings::LiveScan;
+use self::set_policies::{ChangeSums, PolicyChange, change_all};
 use self::spool::{Spool, unspooled};
-use self::tree::DirTree;
 use self::undo::{UndoFile, UndoWriter};
 
 /// The policy that is set: replicas on ARCHIVE storages alone.
@@ -138,7 +138,7 @@ async fn scan(args: &ScanArgs) -> Result<ExitCode, CliError> {
     let asks = args.live || args.apply;
     let of_namenode = config.as_ref().filter(|_| asks);
     let of_namenode =
-        of_namenode.and_then(|c| conf_page::precision(c, args.nameservice.as_deref()));
+        of_namenode.and_then(|c| namenode_conf::precision(c, args.nameservice.as_deref()));
     let precision = of_namenode.unwrap_or_else(|| Precision::of(config.as_ref()));
     let age = args.older_than.unwrap_or_default();
     let cutoff = Cutoff::new(age, now_ms(), args.times, &precision);

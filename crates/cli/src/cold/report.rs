@@ -10,9 +10,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::age::{ColdBy, Cutoff, PRECISION_KEY, Precision};
-use super::change::ChangeSums;
-use super::tree::{DirTree, FileSums};
+use super::cold_directories::{DirTree, FileSums};
+use super::set_policies::ChangeSums;
 use crate::error::CliError;
+use crate::json::print_json;
 
 /// A directory that is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -171,13 +172,6 @@ pub fn print(
         None => print!("{}", dry(found)),
         Some(applied) => print!("{}", done(applied)),
     }
-    Ok(())
-}
-
-fn print_json(answer: &serde_json::Value) -> Result<(), CliError> {
-    let text = serde_json::to_string_pretty(answer)
-        .map_err(|error| CliError::new(format!("cannot print: {error}"), "", ""))?;
-    println!("{text}");
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use hayloft_cluster::hadoop::{Hadoop, Jvm, class};
 use serde_json::json;
 
+use crate::disk_look_process::taken;
 use crate::error::CliError;
 
 /// Heap of the client, in MiB: the NameNode walks, the client prints.
@@ -131,31 +132,21 @@ impl Fsck {
         let mut command = Command::new(&argv[0]);
         let piped = command.args(&argv[1..]).stdin(Stdio::null());
         let spawned = piped.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut child = spawned.map_err(|error| {
-            let what = format!("cannot start Java: {error}");
-            CliError::new(what, &*argv[0], "install a JDK, version 17 or later")
-        })?;
-        let errors = child.stderr.take().map(|stderr| {
-            std::thread::spawn(move || {
-                let (mut text, mut stderr) = (Vec::new(), stderr);
-                // The rest is read away, so that the client never waits.
-                let _ = (&mut stderr).take(ERRORS_MAX).read_to_end(&mut text);
-                let _ = std::io::copy(&mut stderr, &mut std::io::sink());
-                String::from_utf8_lossy(&text).into_owned()
-            })
-        });
+        let mut child = spawned.map_err(|error| CliError::no_java(&error, &argv[0]))?;
+        let stderr = child.stderr.take();
+        let errors = std::thread::spawn(move || taken(stderr, ERRORS_MAX));
         let mut found = Placement::default();
         if let Some(stdout) = child.stdout.take() {
             self.read_all(BufReader::new(stdout), &mut found);
         }
         // fsck's own code tells of missing blocks, which is another question.
         let ended = child.wait();
-        let errors = errors.and_then(|errors| errors.join().ok());
+        let said = errors.join().ok().and_then(Result::ok).unwrap_or_default();
         if ended.is_ok() && found.complete {
             found.took = began.elapsed();
             return Ok(found);
         }
-        let said = errors.unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
         let last = said.lines().rev().find(|line| !line.trim().is_empty());
         Err(CliError::new(
             format!(

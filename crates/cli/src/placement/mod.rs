@@ -1,5 +1,7 @@
 //! `hayloft placement`: which blocks break the rule on failure domains, and mending them.
 //!
+//! - `fsck`: the stock `hdfs fsck`, run and read
+//!
 //! The NameNode's own `fsck` judges and orders the copies; this reads its words, so it sees what
 //! the policy that runs there sees, and works with each of them.
 

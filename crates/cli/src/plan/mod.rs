@@ -1,4 +1,11 @@
 //! `hayloft plan`: how large to build, from what disks were measured to do; what a year loses.
+//!
+//! - `chart`: a plan as SVG: what reaches the workers against the number of disks
+//! - `disks`: what the disks do: from calibrations, or as typed
+//! - `durability`: `hayloft plan durability`: data lost a year, by formulas that a simulation
+//!   checks
+//! - `report`: a plan, and how it reads as text
+//! - `rules`: how many disks links feed and how many workers they serve
 
 mod chart;
 mod disks;
@@ -12,6 +19,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use crate::error::CliError;
+use crate::json::print_json;
 
 use self::disks::PlannedDisk;
 use self::report::SuperPlan;
@@ -87,9 +95,7 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
         chart::draw(&plan, svg)?;
     }
     if args.json {
-        let text = serde_json::to_string_pretty(&plan)
-            .map_err(|error| CliError::new(format!("cannot print: {error}"), "", ""))?;
-        println!("{text}");
+        print_json(&plan)?;
     } else {
         print!("{}", report::text(&plan));
     }

@@ -8,8 +8,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 
+use super::ask_nodes::{ClusterView, NodeView};
 use super::finding::{Finding, Gravity};
-use super::sample::{ClusterView, NodeView};
 use super::table::{
     Column, DISK_COLUMNS, NODE_COLUMNS, NodeOrder, WIDE, disk_rows, node_row, sorted,
 };

@@ -12,7 +12,8 @@ pub enum Gravity {
     Fine,
     /// To look at.
     Slow,
-    /// To act on.
+    /// To act on. What a newer node says besides is as grave.
+    #[serde(other)]
     Trouble,
 }
 
@@ -35,10 +36,10 @@ pub struct Finding {
     /// What, and why.
     pub text: String,
     /// The disk that it is about, if it is about one.
-    #[serde(skip_serializing)]
+    #[serde(default, skip_serializing)]
     pub disk: Option<String>,
     /// The class of transfers that it is about, if it is about one.
-    #[serde(skip_serializing)]
+    #[serde(default, skip_serializing)]
     pub class: Option<String>,
 }
 

@@ -2,26 +2,26 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `nodes` | which nodes there are, by the command line or by NameNodes |
-//! | `sample` | asking all of them |
-//! | `parse` | a node's answer at `/live` |
+//! | `find_nodes` | which nodes there are, by the command line or by NameNodes |
+//! | `ask_nodes` | asking all of them |
+//! | `parse_live` | a node's answer at `/live` |
 //! | `rates` | what happened between two answers |
 //! | `finding` | what is wrong or slow, and why, as nodes judge it |
 //! | `table` | rows of nodes and disks, and all of them as text |
 //! | `draw`, `screen` | the picture, and the terminal with its keys |
 //! | `units` | figures in few columns |
 
+mod ask_nodes;
 mod draw;
+mod find_nodes;
 mod finding;
-mod nodes;
-mod parse;
+mod parse_live;
 mod rates;
-mod sample;
 mod screen;
 mod table;
 mod units;
 
-pub use nodes::fetch;
+pub use find_nodes::fetch;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -31,8 +31,8 @@ use std::time::Duration;
 use clap::Args;
 use hayloft_conf::HostPort;
 
-use self::nodes::NodeSource;
-use self::sample::{ClusterView, Sampler};
+use self::ask_nodes::{ClusterView, Sampler};
+use self::find_nodes::NodeSource;
 use crate::error::{CliError, FINDING};
 
 /// `hayloft top`.

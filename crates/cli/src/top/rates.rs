@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::parse::{ClassFigures, DiskFigures, NodeFigures, Summary};
+use super::parse_live::{ClassFigures, DiskFigures, NodeFigures, Summary};
 
 /// Microseconds, which nodes tell, in a second.
 const MICROS: f64 = 1e6;
@@ -162,7 +162,7 @@ impl Span {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse::{parse, tests::RECORDED};
+    use super::super::parse_live::{parse, tests::RECORDED};
     use super::*;
 
     fn later() -> NodeFigures {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use super::ask_nodes::{ClusterView, Sampler};
 use super::draw::TopScreen;
-use super::sample::{ClusterView, Sampler};
 use crate::error::{CliError, INTERRUPTED};
 
 /// How long a key, a sample or a signal waits at most.

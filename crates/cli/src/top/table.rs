@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::ask_nodes::{ClusterView, NodeView};
 use super::finding::{Finding, Gravity, gravest};
 use super::rates::{ClassRates, DiskRates, NodeRates};
-use super::sample::{ClusterView, NodeView};
 use super::units::{bytes, number, rate, time, time_or_dash};
 
 /// Columns from which on all is shown.
@@ -99,11 +99,18 @@ pub fn sorted(view: &ClusterView, order: NodeOrder) -> Vec<&NodeView> {
 pub fn node_row(node: &NodeView) -> [String; 8] {
     let mark = node.gravity().mark().to_owned();
     let name = node.address.clone();
-    let Ok((counters, rates)) = &node.answer else {
-        let dead = node.state == "Dead";
-        let state = if dead { "Dead" } else { "no answer" };
-        let [a, b, c, d, e] = [(); 5].map(|()| "-".to_owned());
-        return [mark, name, state.to_owned(), a, b, c, d, e];
+    let (counters, rates) = match &node.answer {
+        Ok(told) => told,
+        Err(untold) => {
+            let state = match &*node.state {
+                "Dead" => "Dead",
+                "" if untold.answers => "no Hayloft",
+                state if untold.answers => state,
+                _ => "no answer",
+            };
+            let [a, b, c, d, e] = [(); 5].map(|()| "-".to_owned());
+            return [mark, name, state.to_owned(), a, b, c, d, e];
+        }
     };
     let state = match &*node.state {
         "" => "answers",
@@ -234,7 +241,7 @@ fn lines(out: &mut String, heads: &[&str], rows: &[Vec<String>]) {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::parse::{parse, tests::RECORDED};
+    use super::super::parse_live::{parse, tests::RECORDED};
     use super::super::rates::between;
     use super::*;
 
@@ -266,7 +273,7 @@ pub(super) mod tests {
             address: "10.0.0.2:9864".into(),
             state: String::new(),
             findings: vec![Finding::silent(&why)],
-            answer: Err(why),
+            answer: Err(why.into()),
         };
         ClusterView {
             time: 1e9,
@@ -287,6 +294,16 @@ pub(super) mod tests {
             order = order.next();
         }
         assert_eq!(order, NodeOrder::default());
+    }
+
+    #[test]
+    fn a_stock_node_has_the_state_that_its_namenode_tells() {
+        let mut stock = view().nodes.remove(1);
+        let (why, answers) = (String::new(), true);
+        stock.answer = Err(super::super::ask_nodes::Untold { why, answers });
+        assert_eq!(node_row(&stock)[2], "no Hayloft");
+        stock.state = "In Service".into();
+        assert_eq!(node_row(&stock)[2], "In Service");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use hayloft_wire::ids::PoolId;
 use serde::{Deserialize, Serialize};
 
 use super::report::{TrashReport, VolumeLeftovers};
-use crate::apart::{Apart, OWN_PROGRAM};
+use crate::disk_look_process::{Apart, OWN_PROGRAM};
 use crate::error::CliError;
 
 /// Replicas that are looked at on each volume of a pool; a further call finds the next ones.

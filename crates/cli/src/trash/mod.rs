@@ -1,5 +1,9 @@
 //! `hayloft trash`: what upgrades left on the data directories, and letting it go.
 //!
+//! - `look`: what lies on the data directories, each looked at by a process of its own
+//! - `namenode`: what the active NameNode of a pool says of upgrades and of blocks, on its web port
+//! - `report`: what `hayloft trash` says
+//!
 //! No file needs a block that the active NameNode does not know while no upgrade can be rolled
 //! back. Everything else stays: after a NameNode's rollback it is what is left of files.
 

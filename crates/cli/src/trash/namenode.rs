@@ -38,9 +38,7 @@ impl ConfiguredNameNodes {
         config.refuse_unprotected()?;
         let mut addresses = Vec::new();
         for service in hayloft_conf::namenodes(config)? {
-            let id = service.id.as_deref();
-            let web = |namenode| crate::cold::http_address(config, id, namenode);
-            addresses.extend(service.namenodes.iter().filter_map(web));
+            addresses.extend(crate::cold::http_addresses(config, &service));
         }
         Ok(Self(addresses.iter().map(ToString::to_string).collect()))
     }

@@ -151,9 +151,7 @@ impl TrashReport {
     /// It cannot be written.
     pub fn tell(&self, json: bool) -> Result<ExitCode, CliError> {
         if json {
-            let text = serde_json::to_string_pretty(self)
-                .map_err(|error| CliError::new(format!("cannot write JSON: {error}"), "", ""))?;
-            println!("{text}");
+            crate::json::print_json(self)?;
         } else {
             self.print();
         }

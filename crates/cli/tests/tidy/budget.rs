@@ -25,8 +25,9 @@ const BUDGETS: [(&str, &[&str], usize); 3] = [
         // The goal is 56,000. What came since: parity that goes on beside nodes and disks that
         // fail, disks that die by halves, and what a process may lack. A node finds itself what is
         // slow there, as `hayloft top` did before. Services that panic begin again. Records
-        // that outlived their groups count for nothing.
-        65_850,
+        // that outlived their groups count for nothing. Three files were split, so that each name
+        // says what its file decides.
+        65_900,
     ),
     // The goal is 7,500 without cluster, which `up` and `top` took from the tools. What came since:
     // `plan durability`, its formulas and the simulation that checks them.

@@ -1,8 +1,8 @@
 //! What a node shall be, and where.
 
 use super::virtual_nodes::VirtualSite;
-use crate::conf::Conf;
-use crate::place::Place;
+use crate::hadoop_conf::Conf;
+use crate::where_processes_run::Place;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

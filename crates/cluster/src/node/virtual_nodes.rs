@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::conf::Conf;
 use crate::error::Result;
+use crate::hadoop_conf::Conf;
 use crate::ports;
 
 /// A virtual node: its name and where it answers.

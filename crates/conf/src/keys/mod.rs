@@ -1,5 +1,11 @@
 //! Every key that a node reads: name, type, unit, default, bounds and doc, declared once.
 //!
+//! - `namenode`: towards NameNodes: names, heartbeats, reports
+//! - `storage`: volumes: directories, space, choice, failure, scanners
+//! - `system`: identity, addresses, security mode and what belongs to the process
+//! - `transfer`: data transfer: limits, timeouts, throttles, page cache, pipeline, recovery
+//! - `web`: the web port: WebHDFS, and who may use it
+//!
 //! Names and defaults are those of Apache Hadoop 3.5.0; keys of our own begin with `hayloft.`.
 
 mod namenode;

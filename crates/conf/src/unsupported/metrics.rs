@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::text::{properties, read, shown};
+use super::read_java_files::{properties, read, shown};
 
 /// As Hadoop looks for them: the first that is there counts.
 const FILES: [&str; 2] = [

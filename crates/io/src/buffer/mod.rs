@@ -1,4 +1,8 @@
 //! Owned, page-aligned buffers and the pool that bounds them.
+//!
+//! - `pool`: the pool that bounds buffers
+//! - `slab`: huge pages that are given out in equal parts
+//! - `write_buffers`: received bytes of one file on their way to it
 
 mod pool;
 mod slab;
@@ -9,7 +13,7 @@ use std::ptr::NonNull;
 
 use bytes::Bytes;
 
-use crate::mapping::{HUGE_PAGE, Mapping};
+use crate::mapped_memory::{HUGE_PAGE, Mapping};
 pub use pool::BufferPool;
 use pool::Home;
 use slab::Part;
@@ -60,7 +64,7 @@ impl Region {
             capacity,
         };
         if alignment == HUGE_PAGE {
-            crate::sys::want_huge_pages(region.bytes(capacity));
+            crate::system_calls::want_huge_pages(region.bytes(capacity));
         }
         region
     }

@@ -11,7 +11,7 @@ use super::slab::{Slab, part_size};
 use super::{ALIGNMENT, AlignedBuf, BUFFER_MAX, Memory, Region};
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::locks;
-use crate::mapping::HUGE_PAGE;
+use crate::mapped_memory::HUGE_PAGE;
 
 /// Where a buffer's memory goes when the buffer does.
 pub(super) struct Home {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{AlignedBuf, MAPPED_MIN};
-use crate::mapping::HUGE_PAGE;
+use crate::mapped_memory::HUGE_PAGE;
 
 /// Largest part: of a larger buffer half a huge page would be waste.
 const PART_MAX: usize = HUGE_PAGE / 2;

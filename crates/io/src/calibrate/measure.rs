@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use super::file::{DepthPoint, MixPoint, RunPoint};
-use super::target::{CalibrateTarget, REQUEST, Random, Scratch, noise};
+use super::calibration_file::{DepthPoint, MixPoint, RunPoint};
+use super::measured_file::{CalibrateTarget, REQUEST, Random, Scratch, noise};
 use crate::locks;
 
 /// Lengths of runs that are measured, bytes.

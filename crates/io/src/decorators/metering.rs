@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::metrics::{IoMetrics, Timer};
+use super::counts::{IoMetrics, Timer};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::Disk;
 use crate::engine::{Engine, EngineFile, without_bytes};
 use crate::error::{IoError, IoOp};
-use crate::meta::{Meta, MetaHook};
+use crate::names_and_directories::{Meta, MetaHook};
 use crate::types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
 
 /// An engine whose operations are counted. See the [module](self).

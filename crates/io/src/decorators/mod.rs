@@ -3,14 +3,14 @@
 //! - [`Metered`]: counts, bytes and latencies by class and operation.
 //! - [`Faulty`]: errors, delays, short transfers and flipped bits by rule, for tests.
 
+mod counts;
 mod fault_rules;
-mod faults;
+mod faulty_engine;
 mod metering;
-mod metrics;
 mod sampling;
 
+pub use counts::{IoMetrics, OpStats};
 pub use fault_rules::{Effect, FaultId, FaultRule, FaultWhen, Faults};
-pub use faults::Faulty;
+pub use faulty_engine::Faulty;
 pub use metering::Metered;
-pub use metrics::{IoMetrics, OpStats};
 pub use sampling::Sampling;

@@ -11,7 +11,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::lane::{Doing, Task, TaskLane};
+use super::task_lane::{Doing, Task, TaskLane};
 use crate::class::IoClass;
 
 /// Drops `what`, which is open at `path`, on the closing thread of a disk. Never waits. Drops here

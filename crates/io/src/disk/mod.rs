@@ -1,19 +1,33 @@
 //! The physical device under one or more volumes, and the workers that do its blocking calls.
 //!
+//! - `closing`: closing files where a disk that gives no answer holds up no other file
+//! - `config`: limits of a disk's queues and threads
+//! - `data_lane`: the data lane of a disk: threads carry out what the scheduler chooses
+//! - `device`: from a path to the physical device under it, by st_dev, the mount table and sysfs
+//! - `job`: what the threads of a disk carry out
+//! - `media`: what kind of device a disk is
+//! - `registry`: the disks of a process
+//! - `schedule`: which request of a disk is served next
+//! - `slowest`: the slowest transfers of a disk within the last minute
+//! - `stats`: what a disk did: bytes, operations, times and run lengths by class
+//! - `task_lane`: a lane of a disk that is not for reads and writes
+//! - `together`: operations that belong together, in one hand-over
+//! - `workers`: from work that blocks to a future
+//!
 //! Two volumes on partitions of one disk share one [`Disk`], hence one set of queues and workers.
 //! A [`Disks`] registry hands them out; one per process is right, tests make their own.
 
 mod closing;
 mod config;
-mod data;
+mod data_lane;
 mod device;
 mod job;
-mod lane;
 mod media;
 mod registry;
 pub(crate) mod schedule;
 mod slowest;
 mod stats;
+mod task_lane;
 mod together;
 mod workers;
 
@@ -24,7 +38,7 @@ use std::time::Duration;
 
 pub(crate) use closing::Aside;
 pub use config::DiskConfig;
-pub(crate) use data::DataLane;
+pub(crate) use data_lane::DataLane;
 pub use device::DeviceId;
 pub use media::Media;
 pub use registry::Disks;
@@ -39,8 +53,8 @@ use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::types::IoFuture;
 use config::{QUANTUM_FLASH, QUANTUM_ROTATING};
 use futures_util::future::Either;
-use lane::{Doing, TaskLane};
 use schedule::Policy;
+use task_lane::{Doing, TaskLane};
 use tokio::sync::Semaphore;
 use workers::LANES;
 

@@ -1,5 +1,8 @@
 //! Which request of a disk is served next. Decisions only: no threads, no clock of its own.
 //!
+//! - `request`: what the scheduler is told of a disk and of a request, and what it answers
+//! - `rotating`: rotating media: one stream at a time, for a quantum, with anticipation
+//!
 //! **Two kinds of request.** One without a [`Stream`] does not reach the device (a copy into the
 //! page cache): at most [`Policy::cached_max`] at once, in arrival order within a class. One with a
 //! stream does: the media decide how.

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::mem;
 use std::sync::Arc;
 
-use super::data::DataLane;
+use super::data_lane::DataLane;
 use super::job::{Job, guarded};
-use super::lane::{Task, TaskLane};
 use super::schedule::Request;
+use super::task_lane::{Task, TaskLane};
 use crate::class::IoClass;
 
 /// Work that was submitted within [`together`].

@@ -7,8 +7,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::Disk;
 use super::job::Job;
-use super::lane::{Doing, Task};
 use super::schedule::Request;
+use super::task_lane::{Doing, Task};
 use crate::class::IoClass;
 use crate::error::IoOp;
 

@@ -12,7 +12,7 @@ use rustix::io::{Errno, pwrite};
 use super::plugin::Plugin;
 use super::stub::Stubs;
 use super::{EngineConfig, engine_by_name, on_threads, plugin_parts};
-use crate::blocking::BlockingEngine as _;
+use crate::blocking_engine::BlockingEngine as _;
 use crate::buffer::{ALIGNMENT, AlignedBuf};
 use crate::disk::Media;
 use crate::engine::Engine;

@@ -10,9 +10,9 @@
 
 use std::path::Path;
 
-use super::around::DirectLimits;
-use super::file::RegularFile;
-use crate::blocking::BlockingEngine;
+use super::around_cache::DirectLimits;
+use super::regular_file::RegularFile;
+use crate::blocking_engine::BlockingEngine;
 use crate::buffer::ALIGNMENT;
 use crate::error::IoError;
 use crate::types::{Capabilities, OpenMode};

@@ -1,29 +1,44 @@
 //! The engines, and their names.
+//!
+//! - `around_cache`: the way around the page cache
+//! - `choose`: the engine for a directory
+//! - `describe`: what each engine is for, and what an acknowledgement rests on with it
+//! - `direct`: `direct`: large transfers around the page cache (`O_DIRECT`), on the disk's threads
+//! - `inode`: what tells one file from another, whatever its names
+//! - `null`: `null`: drops what is written
+//! - `plugin`: `plugin:/path.so`: an engine from outside
+//! - `posix`: `posix`: ordinary reads and writes through the page cache, on the disk's threads
+//! - `queue_of_writes`: the writes of one handle: one thread at a time carries them out
+//! - `read_again`: which parts of an open file were read around the page cache before
+//! - `regular_file`: a regular file: through the page cache, and around it where the engine says so
+//! - `stub`: stub files: for engines whose bytes are not in the kernel's files
+//! - `threaded`: from blocking calls to the contract of `Engine` and `EngineFile`
+//! - `whole_transfers`: reads and writes of any length by calls that may transfer less
 
-mod again;
-mod around;
-mod calls;
+mod around_cache;
 mod choose;
 mod describe;
 mod direct;
-mod file;
 mod inode;
 mod null;
 pub mod plugin;
 mod posix;
+mod queue_of_writes;
+mod read_again;
+mod regular_file;
 mod stub;
 mod threaded;
-mod writes;
+mod whole_transfers;
 
 use std::path::Path;
 use std::sync::Arc;
 
-pub use around::DirectLimits;
+pub use around_cache::DirectLimits;
 pub use choose::{Choice, engine_for};
 pub use describe::{EngineDescription, describe_plugin, engine_descriptions};
 pub use plugin::{PLUGIN_PREFIX, load_plugin_for_trial, plugin_parts, try_plugins_by};
 
-use crate::blocking::BlockingEngine;
+use crate::blocking_engine::BlockingEngine;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{IoError, IoErrorKind, IoOp};

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use rustix::io::Errno;
 
-use super::calls::at;
-use super::file::open_regular;
 use super::inode::{InodeFacts, InodeKey};
-use crate::blocking::{Blocking, BlockingEngine};
+use super::regular_file::open_regular;
+use super::whole_transfers::at;
+use crate::blocking_engine::{Blocking, BlockingEngine};
 use crate::error::{IoError, IoOp};
 use crate::locks;
 use crate::types::{Capabilities, OpenMode, SyncKind};

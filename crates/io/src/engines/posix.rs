@@ -9,8 +9,8 @@
 
 use std::path::Path;
 
-use super::file::RegularFile;
-use crate::blocking::BlockingEngine;
+use super::regular_file::RegularFile;
+use crate::blocking_engine::BlockingEngine;
 use crate::error::IoError;
 use crate::types::{Capabilities, OpenMode};
 

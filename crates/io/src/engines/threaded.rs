@@ -10,16 +10,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::calls::at;
-use super::writes::{Write, WriteQueue};
-use crate::blocking::{Blocking, BlockingEngine};
+use super::queue_of_writes::{Write, WriteQueue};
+use super::whole_transfers::at;
+use crate::blocking_engine::{Blocking, BlockingEngine};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::data_files::DataFiles;
 use crate::disk::{Aside, Disk, Request};
 use crate::engine::{Engine, EngineFile, without_bytes};
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::meta::Meta;
+use crate::names_and_directories::Meta;
 use crate::types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
 
 /// A [`BlockingEngine`] on the threads of a disk.

@@ -177,7 +177,7 @@ pub fn down(args: &LabDownArgs) -> Result<ExitCode, LabError> {
 
 pub fn exec(args: &ExecArgs) -> Result<ExitCode, LabError> {
     let namespace = net::namespace(&args.name, &args.host);
-    let mut argv = hayloft_testkit::place::inside(&namespace, Vec::new()).into_iter();
+    let mut argv = hayloft_testkit::where_processes_run::inside(&namespace, Vec::new()).into_iter();
     let program = argv.next().unwrap_or_default();
     let status = std::process::Command::new(&program)
         .args(argv)

@@ -21,7 +21,7 @@ use crate::runner::table::Shown;
 use crate::runner::{Experiment, Run};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::modelled::HostedFileSystem;
-use hayloft_testkit::{machine, procfs};
+use hayloft_testkit::{machine, process_usage};
 
 /// The experiment.
 pub const FSCOST: Experiment = Experiment {
@@ -112,13 +112,13 @@ fn counted(bytes: u64, work: impl FnOnce() -> Result<()>) -> Result<PeerFigures>
     machine::await_rest()?;
     let own = std::process::id();
     let (before, busy, began) = (
-        procfs::usage(own)?,
+        process_usage::usage(own)?,
         machine::busy_seconds()?,
         Instant::now(),
     );
     work()?;
     let seconds = began.elapsed().as_secs_f64();
-    let (after, busy_after) = (procfs::usage(own)?, machine::busy_seconds()?);
+    let (after, busy_after) = (process_usage::usage(own)?, machine::busy_seconds()?);
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let gib = bytes as f64 / f64::from(1 << 30);
     let machine_s = busy_after - busy;

@@ -1,7 +1,7 @@
 //! Clients of a testbed, and nodes of one kind in the place of the other.
 
 use hayloft_bench::fair::stock::client_flags;
-use hayloft_testkit::conf::Conf;
+use hayloft_testkit::hadoop_conf::Conf;
 
 use super::super::running::RunningNode;
 use super::{Driver, HostSpec, Jvm, Result, START_LIMIT, Testbed, net};

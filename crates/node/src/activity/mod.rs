@@ -1,6 +1,10 @@
 //! What the node has done, in numbers: under the names of Apache's bean `DataNodeActivity`, and as
 //! latencies by the part of an operation that took them.
 //!
+//! - `client_trace`: the audit trail: a line for each block that a client wrote or read
+//! - `latency`: latencies of operations, by the part that took them
+//! - `names`: names of what is counted, as attributes of Apache's bean `DataNodeActivity` have them
+//!
 //! Counting costs one or two relaxed atomic additions. The data path counts batches of packets, or
 //! what it has summed up in a [`Tally`], never single packets.
 

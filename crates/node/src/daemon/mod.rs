@@ -1,5 +1,14 @@
 //! Start, run and stop of a process: one node, or the virtual nodes of `hayloft.nodes`.
 //!
+//! - `error`: why a node does not start, or stopped by itself
+//! - `links_services`: one running node: what its services ask of each other
+//! - `nodes_on_disk`: whether the data directories are those of one node or of virtual nodes, as
+//!   configured
+//! - `ports`: the ports of a node
+//! - `process_limits`: what the process may take of the system
+//! - `start_to_stop`: one node of the process: its services from start to stop
+//! - `stop_deadlines`: how long a stop may take
+//!
 //! Order of start: what the configuration asks for is checked, volumes are locked and opened,
 //! ports are bound. Only when that is done for every node, services towards NameNodes begin. They
 //! load the block pools and register. Then the ports are served. Stop goes the other way: no new
@@ -9,12 +18,12 @@
 //! that its NameNode refuses, leaves the others alone.
 
 mod error;
-pub(crate) mod means;
-mod node;
+mod links_services;
 mod nodes_on_disk;
 mod ports;
-mod running;
-mod stop;
+pub(crate) mod process_limits;
+mod start_to_stop;
+mod stop_deadlines;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,8 +39,8 @@ use tracing::{Instrument as _, error, info, warn};
 
 pub use error::StartError;
 
-use self::means::{ClientShares, Taken};
-use self::running::{Machinery, Opened, Running, span_of};
+use self::process_limits::{ClientShares, Taken};
+use self::start_to_stop::{Machinery, Opened, Running, span_of};
 use crate::store_config::{self, write_memory};
 use crate::xceiver::{Settings, XceiverShared};
 use hayloft_conf::{Configuration, NodeName, SharedConfig, VirtualNode};
@@ -77,10 +86,12 @@ pub async fn run(
     let report = unbroken(
         "report of shortages",
         shutdown.clone().cancelled_owned(),
-        move || means::report(stop.clone()),
+        move || process_limits::report(stop.clone()),
     );
     tokio::spawn(report);
-    tokio::spawn(means::keep_a_blocking_thread(shutdown.child_token()));
+    tokio::spawn(process_limits::keep_a_blocking_thread(
+        shutdown.child_token(),
+    ));
     let running = start_all(opened, start, &machinery, &shutdown).await?;
     let alone = running.len() == 1;
     let outcomes = join_all(running.into_iter().map(|(name, node)| async move {

@@ -2,40 +2,43 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `beans`, `activity_beans` | `/jmx`: Apache's beans |
-//! | `attributes`, `jmx` | a bean; those that fit a name or a pattern |
+//! | `jmx_state_beans` | `/jmx`: beans of what is: space, volumes, NameNodes |
+//! | `jmx_count_beans` | beans of what was done: `DataNodeActivity`, RPC |
+//! | `jmx_attributes`, `jmx` | a bean; those that fit a name or a pattern |
 //! | `patterns`, `percent` | regular expressions of the configuration; text in URLs |
 //! | `periods` | means over the last period |
-//! | `metrics`, `activity_metrics` | `/prom`: our own numbers |
-//! | `exposition` | Prometheus' text format |
+//! | `prom_state` | `/prom`: what is |
+//! | `prom_counts` | `/prom`: what was done, and what it took |
+//! | `prom_text` | Prometheus' text format |
 //! | `page` | `/`, and `/live` for its script |
-//! | `pages` | `/conf`, `/stacks`, `/logLevel` |
+//! | `conf_stacks_loglevel` | `/conf`, `/stacks`, `/logLevel` |
 //! | `webhdfs` | `/webhdfs/v1`: bytes of files |
-//! | `logs` | `/logs`: the files that the node logs to |
+//! | `log_files` | `/logs`: the files that the node logs to |
 //! | `scan_report` | `/blockScannerReport` |
-//! | `server`, `patience` | connections and their limits |
+//! | `server` | connections and their limits |
+//! | `stalled_connections` | which connections are ended |
 //! | `tls` | the same over TLS |
 //! | `cached` | answers given for a while |
 //!
 //! Its threads serve nothing else, so that no request takes one from the data path.
 
-mod activity_beans;
-mod activity_metrics;
-mod attributes;
-mod beans;
 mod cached;
-mod exposition;
+mod conf_stacks_loglevel;
 mod jmx;
-mod logs;
-mod metrics;
+mod jmx_attributes;
+mod jmx_count_beans;
+mod jmx_state_beans;
+mod log_files;
 mod page;
-mod pages;
-mod patience;
 mod patterns;
 mod percent;
 mod periods;
+mod prom_counts;
+mod prom_state;
+mod prom_text;
 mod scan_report;
 mod server;
+mod stalled_connections;
 mod tls;
 mod webhdfs;
 
@@ -54,8 +57,8 @@ use hayloft_protection::ParityStatus;
 use hayloft_rpc::server::RpcStats;
 use hayloft_store::{Store, VolumeReport};
 
+use crate::daemonlog;
 use crate::identity::Identity;
-use crate::log_levels;
 use crate::namenode::ActorInfo;
 use crate::outliers::OutlierReports;
 use crate::xceiver::XceiverStats;
@@ -121,9 +124,9 @@ fn router(host: Arc<dyn WebHost>) -> Router {
         .route("/conf", readable(get(conf)))
         .route("/stacks", readable(get(stacks)))
         .route("/logLevel", readable(get(log_level)))
-        .route("/logs", readable(get(logs::moved)))
-        .route("/logs/", readable(get(logs::listing)))
-        .route("/logs/{*name}", readable(get(logs::file)))
+        .route("/logs", readable(get(log_files::moved)))
+        .route("/logs/", readable(get(log_files::listing)))
+        .route("/logs/{*name}", readable(get(log_files::file)))
         .route("/blockScannerReport", readable(get(scanner)))
         .fallback(async || StatusCode::NOT_FOUND)
         .with_state(Arc::clone(&host))
@@ -193,7 +196,11 @@ async fn jmx(State(host): Web, RawQuery(query): RawQuery) -> Response {
         parameter(query.as_deref(), "get"),
         parameter(query.as_deref(), "qry"),
     );
-    let answer = jmx::answer(beans::all(&*host), get.as_deref(), pattern.as_deref());
+    let answer = jmx::answer(
+        jmx_state_beans::all(&*host),
+        get.as_deref(),
+        pattern.as_deref(),
+    );
     let (status, body) = answer;
     let mut response = text("application/json; charset=utf8", body);
     *response.status_mut() = status;
@@ -211,14 +218,14 @@ async fn jmx(State(host): Web, RawQuery(query): RawQuery) -> Response {
 
 async fn prom(State(host): Web) -> Response {
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    text(kind, metrics::exposition(&*host))
+    text(kind, prom_state::exposition(&*host))
 }
 
 async fn conf(State(host): Web, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
     let accepts = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
     let json = accepts.is_some_and(|kinds| kinds.contains("application/json"));
     let name = parameter(query.as_deref(), "name").filter(|name| !name.is_empty());
-    match pages::conf(&host.config().current(), name.as_deref(), json) {
+    match conf_stacks_loglevel::conf(&host.config().current(), name.as_deref(), json) {
         Some(body) if json => text("application/json;charset=utf-8", body),
         Some(body) => text("text/xml;charset=utf-8", body),
         None => StatusCode::NOT_FOUND.into_response(),
@@ -238,7 +245,8 @@ async fn log_level(State(host): Web, RawQuery(query): RawQuery) -> Response {
     }
     let log = parameter(query.as_deref(), "log");
     let level = parameter(query.as_deref(), "level");
-    let page = pages::log_level(log_levels::installed(), log.as_deref(), level.as_deref());
+    let page =
+        conf_stacks_loglevel::log_level(daemonlog::installed(), log.as_deref(), level.as_deref());
     text("text/html;charset=utf-8", page)
 }
 
@@ -247,7 +255,7 @@ async fn scanner(State(host): Web) -> Response {
 }
 
 async fn stacks() -> Response {
-    text("text/plain;charset=utf-8", pages::stacks())
+    text("text/plain;charset=utf-8", conf_stacks_loglevel::stacks())
 }
 
 #[cfg(test)]

@@ -16,10 +16,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
 
-use super::patience::{PatientStream, Peer};
+use super::stalled_connections::{PatientStream, Peer};
 use super::tls::Tls;
 use super::{WebHost, router};
-use crate::daemon::means::keep_a_blocking_thread;
+use crate::daemon::process_limits::keep_a_blocking_thread;
 
 /// Connections at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 1024;

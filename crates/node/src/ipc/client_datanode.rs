@@ -20,9 +20,9 @@ use tracing::info;
 
 use hayloft_wire::rpc::names;
 
-use super::configure;
 use super::context::{Context, decode, impossible};
-use super::users::short_name;
+use super::permissions::short_name;
+use super::reconfiguration_protocol;
 use hayloft_conf::HostPort;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;
@@ -65,7 +65,7 @@ pub(super) async fn call(
             administer(cx, method, request).await
         }
         "startReconfiguration" | "getReconfigurationStatus" | "listReconfigurableProperties" => {
-            configure::call(cx, caller, method, request).await
+            reconfiguration_protocol::call(cx, caller, method, request).await
         }
         _ => Err(RpcFault::no_such_method(
             names::CLIENT_DATANODE_PROTOCOL.name,

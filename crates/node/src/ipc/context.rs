@@ -8,9 +8,9 @@ use hayloft_wire::frame;
 use hayloft_wire::ids::IdError;
 use hayloft_wire::schema::WireMessage;
 
+use super::apply_changed_keys::Reconfiguration;
 use super::host::Host;
-use super::reconfiguration::Reconfiguration;
-use super::users::Users;
+use super::permissions::Users;
 
 /// What the methods work with.
 pub(super) struct Context {

@@ -12,7 +12,7 @@ use hayloft_wire::proto::interdatanode::{
 use hayloft_wire::rpc::names;
 
 use super::context::{Context, decode, impossible};
-use crate::recovery::participant;
+use crate::recovery::when_another_leads;
 use hayloft_rpc::server::fault::RpcFault;
 
 pub(super) async fn call(cx: &Context, method: &str, request: Bytes) -> Result<Bytes, RpcFault> {
@@ -29,7 +29,7 @@ pub(super) async fn call(cx: &Context, method: &str, request: Bytes) -> Result<B
 async fn init(cx: &Context, request: InitReplicaRecoveryRequest) -> Result<Bytes, RpcFault> {
     let order = request.block;
     let block = ExtendedBlock::try_from(&order.block.b).map_err(impossible)?;
-    let found = participant::init(cx.host.as_ref(), &block, order.new_gen_stamp)
+    let found = when_another_leads::init(cx.host.as_ref(), &block, order.new_gen_stamp)
         .await
         .map_err(|error| store_fault(&error))?;
     Ok(frame::delimited(&match found {
@@ -47,7 +47,7 @@ async fn update(
     request: UpdateReplicaUnderRecoveryRequest,
 ) -> Result<Bytes, RpcFault> {
     let block = ExtendedBlock::try_from(&request.block).map_err(impossible)?;
-    let storage = participant::update(
+    let storage = when_another_leads::update(
         cx.host.as_ref(),
         &block,
         request.recovery_id,

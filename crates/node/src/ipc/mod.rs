@@ -3,22 +3,24 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `protocols` | which protocols are served |
-//! | `client_datanode`, `inter_datanode`, `configure` | their methods |
-//! | [`reconfiguration`] | taking over changed configuration files |
+//! | `served_protocols` | which protocols are served |
+//! | `client_datanode` | for clients and administrators: lengths, `dfsadmin` |
+//! | `inter_datanode` | this node's part in recoveries that another leads |
+//! | `reconfiguration_protocol` | the three methods of `dfsadmin -reconfig` |
+//! | [`apply_changed_keys`] | taking over changed configuration files |
 //! | `context` | what the methods share |
-//! | `users` | who may do what |
+//! | `permissions` | who may do what |
 //! | [`host`] | what all this needs of the node around it |
 //!
 
+pub mod apply_changed_keys;
 mod client_datanode;
-mod configure;
 mod context;
 pub mod host;
 mod inter_datanode;
-mod protocols;
-pub mod reconfiguration;
-mod users;
+mod permissions;
+mod reconfiguration_protocol;
+mod served_protocols;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,8 @@
 //! NameNode commands: a bounded queue per pool, carried out one after the other. What takes long
 //! (deleting, copying, recovering and reconstructing blocks) goes on in tasks of its own.
+//!
+//! - `transfers`: commands that send blocks to other nodes: copies of replicas, and reconstructed
+//!   ones
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +19,8 @@ use tokio::sync::{RwLock, Semaphore, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::order::Order;
-use super::pool::PoolService;
+use super::pool_service::PoolService;
+use super::queued_command::Order;
 use super::work::NodeWork;
 use crate::activity::{Count, Timed};
 use hayloft_conf::keys;

@@ -9,9 +9,11 @@ use hayloft_wire::proto::datanode::{
 use hayloft_wire::proto::hdfs_server::{VersionRequest, VersionResponse};
 use tokio::time::Instant;
 
-use super::actor::{Actor, Phase};
-use super::pool::PoolService;
-use super::registration::{Namespace, demands_authorization, demands_tokens, may_succeed_later};
+use super::actor_news::{Actor, Phase};
+use super::pool_service::PoolService;
+use super::registration_checks::{
+    Namespace, demands_authorization, demands_tokens, may_succeed_later,
+};
 use hayloft_conf::keys;
 use hayloft_rpc::{RpcError, Trouble};
 

@@ -11,11 +11,11 @@ use hayloft_wire::proto::hdfs::{self, DatanodeStorage, StorageState};
 use hayloft_wire::proto::hdfs_server::NnHaState;
 use tokio::time::Instant;
 
-use super::actor::{Actor, End};
+use super::actor_news::{Actor, End};
 use super::handshake::handshake;
-use super::order::Order;
-use super::pool::PoolService;
-use super::registration::demands_tokens;
+use super::pool_service::PoolService;
+use super::queued_command::Order;
+use super::registration_checks::demands_tokens;
 use super::service_side::NodeSide;
 use super::settings;
 use crate::activity::Timed;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hayloft_wire::proto::datanode::LifelineResponse;
 use tokio::time::Instant;
 
-use super::actor::Actor;
-use super::pool::PoolService;
+use super::actor_news::Actor;
+use super::pool_service::PoolService;
 use super::{heartbeat, settings};
 use crate::activity::Timed;
 use hayloft_rpc::Trouble;

@@ -16,37 +16,42 @@
 //! | module | what it is |
 //! |---|---|
 //! | `ibr::queue`, `active_namenode`, `block_report::lease`, `version` | pure rules |
-//! | `actor`, `life`, `handshake`, `registration` | one NameNode: its state, what is done |
+//! | `actor_news` | what is known of a NameNode, and what waits to be told to it |
+//! | `actor_loops` | what goes on side by side towards a NameNode |
+//! | `handshake`, `registration_checks` | registering; what is checked before |
 //! | `heartbeat`, `ibr`, `block_report`, `error_reports`, `lifeline` | what it is told |
-//! | `pool`, `start`, `order`, `commands` | one pool |
-//! | `events` | what the store tells |
+//! | `for_the_node` | what the rest of the node asks |
+//! | `pool_service`, `start_actors` | one pool: its actors, and their start |
+//! | `queued_command`, `commands` | a NameNode's orders, one after the other |
+//! | `store_events` | what the store tells |
+//! | `service_side`, `settings` | what all services share; their configuration |
 //! | `inventory`, `work` | what the store and the rest of the node do for them |
 
 mod active_namenode;
-mod actor;
+mod actor_loops;
+mod actor_news;
 mod block_report;
 mod commands;
 mod error_reports;
-mod events;
-mod handle;
+mod for_the_node;
 mod handshake;
 mod heartbeat;
 mod ibr;
 mod inventory;
-mod life;
 mod lifeline;
-mod order;
-mod pool;
-mod registration;
+mod pool_service;
+mod queued_command;
+mod registration_checks;
 mod service_side;
 mod settings;
-mod start;
+mod start_actors;
+mod store_events;
 mod version;
 mod work;
 
 #[cfg(test)]
 mod tests;
 
-pub use actor::Phase;
-pub use handle::{ActorInfo, NameNodes, NameNodesParts};
+pub use actor_news::Phase;
+pub use for_the_node::{ActorInfo, NameNodes, NameNodesParts};
 pub use work::{NodeLoad, NodeWork, Targets};

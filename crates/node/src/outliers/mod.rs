@@ -1,6 +1,11 @@
 //! Slow peers and slow disks: what heartbeats say about them, so that the NameNode places blocks
 //! elsewhere.
 //!
+//! - `detector`: which of several like things is far slower than the others
+//! - `disks`: which volumes are much slower than the others
+//! - `peers`: how long other nodes make this one wait when it passes packets on to them
+//! - `rolling`: averages over the last three hours, in five-minute windows
+//!
 //! Peers are judged by how long they make this node wait when it passes packets on as the last but
 //! one of a pipeline. Disks are judged by how long their operations take. Facts from the stock
 //! DataNode's metrics classes.

@@ -9,9 +9,9 @@ use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::DatanodeId;
 use tracing::{debug, info};
 
-use super::order::{Group, Order, Whole};
-use super::peers::{PeerError, Peers};
-use super::rules::{
+use super::calls_to_holders::{PeerError, Peers};
+use super::check_order::{Group, Order, Whole};
+use super::which_replicas_stay::{
     Answer, ContiguousPlan, Replica, StripedPlan, Unrecoverable, plan_contiguous, plan_striped,
 };
 use hayloft_rpc::RpcError;

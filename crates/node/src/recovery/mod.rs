@@ -5,25 +5,25 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `command` | the NameNode's command: orders wait for their turn |
-//! | `order` | one of its orders, checked |
-//! | `rules` | which replicas are kept and how long they become: pure functions |
+//! | `waiting_orders` | the NameNode's command: orders wait for their turn |
+//! | `check_order` | one of its orders, checked |
+//! | `which_replicas_stay` | which replicas are kept and how long they become: pure functions |
 //! | `lead` | the steps of one recovery |
-//! | `peers` | the participants, here and elsewhere |
-//! | `participant` | this node's part, also when another node leads |
+//! | `calls_to_holders` | how the primary asks the nodes that hold replicas |
+//! | `when_another_leads` | what this node does to its own replica |
 //!
 //! Nothing is kept of a recovery that fails. The NameNode sends a new order with a higher recovery
 //! id when the old one's time is over. Participants refuse what is older than they have seen.
 
-mod command;
+mod calls_to_holders;
+mod check_order;
 mod lead;
 #[cfg(test)]
 mod lead_tests;
-mod order;
-pub(crate) mod participant;
-mod peers;
-mod rules;
+mod waiting_orders;
+pub(crate) mod when_another_leads;
+mod which_replicas_stay;
 #[cfg(test)]
-mod rules_tests;
+mod which_replicas_stay_tests;
 
-pub use command::BlockRecovery;
+pub use waiting_orders::BlockRecovery;

@@ -12,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::process_wide::XceiverShared;
 use super::settings::Settings;
-use super::shared::XceiverShared;
 use super::stats::{Activity, XceiverStats};
 use crate::activity::NodeActivity;
 use crate::outliers::PeerTimes;

@@ -1,5 +1,19 @@
 //! The data transfer port, both sides: blocks to and from clients and other nodes.
 //!
+//! - `block_receiver`: WRITE_BLOCK: receiving a block, as any node of a pipeline and in every stage
+//! - `block_sender`: replica data into a socket, as packets: for readers, copies and transfers
+//! - `context`: what all connections of the data transfer service share
+//! - `error`: why an operation ended early
+//! - `namenode_reporter`: what the data transfer service tells and asks the NameNode side
+//! - `net`: connections, their threads and their limits
+//! - `ops`: the operations of the data transfer port, one file each
+//! - `packet`: packets as they come in: parsed and checked once, here
+//! - `process_wide`: what the data transfer services of one process have together
+//! - `reconstruction`: reconstruction of striped files
+//! - `server`: the data transfer port: connections in, one task each, one operation after another
+//! - `settings`: what the data transfer service takes from the configuration
+//! - `stats`: counts of what the data transfer service is doing
+//!
 //! ```text
 //! serve ── a task per connection ── server: one operation after another
 //!            block_receiver/  WRITE_BLOCK, and what copies between nodes receive
@@ -21,10 +35,10 @@ mod namenode_reporter;
 mod net;
 mod ops;
 mod packet;
+mod process_wide;
 mod reconstruction;
 mod server;
 mod settings;
-mod shared;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -35,7 +49,7 @@ pub use crate::xceiver::ops::transfer_block::{Purpose, transfer_block};
 pub use crate::xceiver::reconstruction::reconstruct;
 pub use context::Xceivers;
 pub use error::XferError;
+pub use process_wide::XceiverShared;
 pub use server::serve;
 pub use settings::{DATA_MEMORY, ReconstructionSettings, Settings};
-pub use shared::XceiverShared;
 pub use stats::{Activity, Counter, Gauge, XceiverStats};

@@ -15,10 +15,11 @@ use tracing::Instrument as _;
 use super::block_receiver;
 use super::context::{AfterOperation, Xceivers};
 use super::error::XferError;
-use super::ops::{block_checksum, block_group_checksum, read_block, replace_block, transfer_block};
+use super::ops::{
+    block_checksum, block_group_checksum, copy_and_replace, read_block, transfer_block,
+};
 use super::settings::Settings;
-use super::stats::{Activity, Gauge};
-use crate::activity::{Count, Timed};
+use super::stats::{Activity, Gauge, count_operation};
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::loopback_congestion::Pacing;
 use crate::xceiver::net::threads::{ThreadPlace, Threads};
@@ -171,7 +172,7 @@ impl Session {
         let outcome = Box::pin(perform(&self.x, &mut self.conn, request)).await;
         let took = began.elapsed();
         let millis = took.as_millis();
-        count(&self.x, op, took, &outcome);
+        count_operation(self.x.activity(), op, took, &outcome);
         match outcome {
             Ok(next) => {
                 tracing::debug!(op = op.name(), peer = self.conn.peer_name(), millis, "done");
@@ -183,27 +184,6 @@ impl Session {
             }
         }
     }
-}
-
-/// Counts an operation under Apache's name for it. One whose peer left early counts, as there.
-fn count(x: &Xceivers, op: Op, took: Duration, outcome: &Result<AfterOperation, XferError>) {
-    let activity = x.activity();
-    let is_peer_gone = outcome.as_ref().is_err_and(XferError::is_peer_gone);
-    if is_peer_gone {
-        activity.add(Count::DatanodeNetworkErrors, 1);
-    }
-    if outcome.is_err() && !is_peer_gone {
-        return;
-    }
-    let what = match op {
-        Op::ReadBlock => Timed::ReadBlockOp,
-        Op::WriteBlock => Timed::WriteBlockOp,
-        Op::BlockChecksum | Op::BlockGroupChecksum => Timed::BlockChecksumOp,
-        Op::CopyBlock => Timed::CopyBlockOp,
-        Op::ReplaceBlock => Timed::ReplaceBlockOp,
-        _ => return,
-    };
-    activity.took(what, took);
 }
 
 /// A request that could not be taken.
@@ -279,8 +259,10 @@ async fn perform(
     match request {
         OpRequest::WriteBlock(request) => block_receiver::write_block(x, conn, *request).await,
         OpRequest::ReadBlock(request) => read_block::read_block(x, conn, *request).await,
-        OpRequest::ReplaceBlock(request) => replace_block::replace_block(x, conn, *request).await,
-        OpRequest::CopyBlock(request) => replace_block::copy_block(x, conn, *request).await,
+        OpRequest::ReplaceBlock(request) => {
+            copy_and_replace::replace_block(x, conn, *request).await
+        }
+        OpRequest::CopyBlock(request) => copy_and_replace::copy_block(x, conn, *request).await,
         OpRequest::BlockChecksum(request) => {
             block_checksum::block_checksum(x, conn, *request).await
         }

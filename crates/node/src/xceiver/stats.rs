@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hayloft_wire::transfer::Op;
+
+use super::error::XferError;
 
 pub use crate::activity::Counter;
-use crate::activity::NodeActivity;
+use crate::activity::{Count, NodeActivity, Timed};
 
 /// Gauges and counters of the data transfer service. All of them are cheap to read at any time.
 #[derive(Debug, Default)]
@@ -94,6 +99,31 @@ impl Drop for Gauge {
     fn drop(&mut self) {
         self.stats.running[self.activity as usize].fetch_sub(self.units, Ordering::Relaxed);
     }
+}
+
+/// Counts an operation under Apache's name for it. One whose peer left early counts, as there.
+pub fn count_operation<T>(
+    activity: &NodeActivity,
+    op: Op,
+    took: Duration,
+    outcome: &Result<T, XferError>,
+) {
+    let is_peer_gone = outcome.as_ref().is_err_and(XferError::is_peer_gone);
+    if is_peer_gone {
+        activity.add(Count::DatanodeNetworkErrors, 1);
+    }
+    if outcome.is_err() && !is_peer_gone {
+        return;
+    }
+    let what = match op {
+        Op::ReadBlock => Timed::ReadBlockOp,
+        Op::WriteBlock => Timed::WriteBlockOp,
+        Op::BlockChecksum | Op::BlockGroupChecksum => Timed::BlockChecksumOp,
+        Op::CopyBlock => Timed::CopyBlockOp,
+        Op::ReplaceBlock => Timed::ReplaceBlockOp,
+        _ => return,
+    };
+    activity.took(what, took);
 }
 
 #[cfg(test)]

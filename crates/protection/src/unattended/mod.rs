@@ -2,8 +2,10 @@
 //! NameNode, and those that the configuration no longer names. Groups of the others have units
 //! there. They are read without the lock of the directory and compared with their checksums, since
 //! another process may use it. Nothing is written there.
+//!
+//! - `find_directories`: looks at directories of nodes that do not run here
 
-mod looks;
+mod find_directories;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

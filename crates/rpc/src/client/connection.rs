@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::tasks::{Answer, Shared, read_answers, write_frames};
+use super::connection_tasks::{Answer, Shared, read_answers, write_frames};
 use super::{RpcError, RpcOptions};
 use crate::Protocol;
 

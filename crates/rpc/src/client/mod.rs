@@ -3,7 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`connection`] | one TCP connection with many calls in flight; it never reconnects |
-//! | `tasks` | its writer and reader |
+//! | `connection_tasks` | its writer and reader |
 //! | `options` | its user, and limits of time and of size |
 //! | [`reconnecting`] | one address: connects when a call needs it, and again after a loss |
 //! | [`error`] | what a call can end with |
@@ -14,10 +14,10 @@
 //! header; SASL is not spoken here.
 
 pub mod connection;
+mod connection_tasks;
 pub mod error;
 mod options;
 pub mod reconnecting;
-mod tasks;
 pub mod user;
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use tokio::time::{Duration, Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::answers::{start_call, write_answers};
 use super::fault::RpcFault;
-use super::session::{Action, Header, Session};
+use super::negotiation::{Action, Header, Session};
+use super::run_calls::{start_call, write_answers};
 use super::{BUDGET_UNIT, Service, Shared};
 use crate::log_limit::LogLimit;
 

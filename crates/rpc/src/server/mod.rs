@@ -1,6 +1,13 @@
 //! The RPC port: connections in, bounded work out. A connection may open with no authentication or
 //! with SASL; SIMPLE is all that is on offer until there is Kerberos.
 //!
+//! - `connection`: one connection: reads frames, hands out calls, writes answers
+//! - `fault`: refusals and failures as a Hadoop RPC caller sees them
+//! - `negotiation`: what a connection has agreed on so far, without the socket
+//! - `response_frames`: response frames: what the server puts on the wire
+//! - `run_calls`: calls on their way to their answers, and answers on their way out
+//! - `stats`: counts of what the RPC port does
+//!
 //! What bounds it:
 //! - connections: [`Limits::connections`]; one more is closed at once,
 //! - calls that run: [`Limits::handlers`], as Hadoop's handler threads,
@@ -16,16 +23,16 @@
 //! only asks, or leads to the same state when done twice. Recovery is guarded by its recovery id; a
 //! shutdown or reconfiguration under way refuses a second one with its own message.
 
-mod answers;
 mod connection;
 pub mod fault;
-mod reply;
-mod session;
+mod negotiation;
+mod response_frames;
+mod run_calls;
 mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use session::{Caller, RpcCall};
+pub use negotiation::{Caller, RpcCall};
 pub use stats::{CallTime, MethodTimes, RpcCount, RpcStats};
 
 use std::future::Future;
@@ -44,7 +51,7 @@ use tracing::{Instrument as _, debug, info, warn};
 
 use self::fault::RpcFault;
 use crate::log_limit::LogLimit;
-use crate::trouble::AcceptTrouble;
+use crate::repeated_failures::AcceptTrouble;
 
 /// What the server runs.
 pub trait Service: Send + Sync + 'static {

@@ -11,14 +11,14 @@ use hayloft_wire::ids::PoolId;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
-use super::look::{Looker, Pace};
+use super::verify_replica::{Looker, Pace};
 use crate::background::scanner_cursor::Cursor;
 use crate::layout::dirs::now_ms;
 use crate::layout::names;
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
-use crate::transitions::volume_failure;
+use crate::transitions::check_volume;
 use crate::volume::BlockPoolSlice;
 
 /// How often the place in a round is saved.
@@ -99,7 +99,7 @@ impl Scanner {
                 continue;
             };
             if let Some(id) = self.next_of(&pool, &slice).await {
-                let max = volume_failure::LOOKS_LACKED_MAX;
+                let max = check_volume::LOOKS_LACKED_MAX;
                 self.looker.scan(&pool, id, &mut self.pace, max).await;
                 return true;
             }

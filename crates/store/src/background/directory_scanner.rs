@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use hayloft_io::{IoClass, IoErrorKind, IoOp};
 use tracing::{info, warn};
 
-use crate::background::reconcile::{Differences, Step, settle};
+use crate::background::settle_differences::{Differences, Step, settle};
 use crate::error::StoreError;
+use crate::found_at_start::{Found, Orphans, Progress, walk};
 use crate::layout::names;
-use crate::load::{Found, Orphans, Progress, walk};
 use crate::replica::block_pool::Pool;
-use crate::replica::files::on_disk;
+use crate::replica::file_pair::on_disk;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::{check, check_soon, examine};
+use crate::transitions::check_volume::{check, check_soon, examine};
 use crate::volume::{BlockPoolSlice, Volume};
 
 /// First-level directories, each of which is a step that can be followed by a pause.

@@ -12,14 +12,14 @@ use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{self, Pair};
+use crate::replica::file_pair::{self, Pair};
 use crate::replica::{FinalReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::examine;
+use crate::transitions::check_volume::examine;
 use crate::types::ReplicaRef;
 use crate::volume::reservation::Reservation;
 use crate::volume::{BlockPoolSlice, footprint};
-use crate::writer::new_replica::Tried;
+use crate::writer::volume_for_new_replica::Tried;
 
 /// Bytes copied at a time, at least; a whole number of chunks.
 const PIECE_BYTES: usize = 1 << 20;
@@ -156,14 +156,14 @@ async fn copy_and_switch(
         let data_files = to.volume.data_files();
         let clean = move || data_files.remove_tree(&dir);
         // The first error is the one to report; what stays goes at the next start.
-        let _ = files::on_disk(to, IoClass::Balancer, IoOp::Unlink, &scratch.dir, clean).await;
+        let _ = file_pair::on_disk(to, IoClass::Balancer, IoOp::Unlink, &scratch.dir, clean).await;
     }
     let bytes = copied.map_err(failed)?;
     let _latch = pool.latches.acquire(id).await;
     let unchanged = pool.map.is_finalized(id, &replica);
     let target = scratch.at(to.paths.finalized_dir(id));
     let target = unchanged.then_some(target);
-    files::settle_copy(to, scratch, target, replica.pinned)
+    file_pair::settle_copy(to, scratch, target, replica.pinned)
         .await
         .map_err(failed)?;
     if !unchanged {
@@ -215,7 +215,7 @@ async fn bring(
         let link = move || link_pair(&old, &new, len);
         let path = scratch.data();
         let class = IoClass::Balancer;
-        let linked = files::on_disk_with_sync(to, class, IoOp::Link, &path, true, link).await?;
+        let linked = file_pair::on_disk_with_sync(to, class, IoOp::Link, &path, true, link).await?;
         if let Some(bytes) = linked {
             return Ok(bytes);
         }
@@ -238,7 +238,7 @@ pub(super) fn link_pair(from: &Pair, to: &Pair, len: u64) -> io::Result<Option<u
             }
             other => other?,
         }
-        files::sync_file(&new)?;
+        file_pair::sync_file(&new)?;
     }
     let (data, meta) = (fs::metadata(to.data())?, fs::metadata(to.meta())?);
     if data.len() != len {
@@ -271,7 +271,7 @@ pub(super) async fn copy_verified(
     let (read_path, write_path) = (source.data(), scratch.data());
     let (pair, data_files) = (source.clone(), from.volume.data_files());
     let open = move || Source::open(&data_files, &pair, len);
-    let mut reading = files::on_disk(from, CLASS, IoOp::Read, &read_path, open).await?;
+    let mut reading = file_pair::on_disk(from, CLASS, IoOp::Read, &read_path, open).await?;
     let (pair, meta) = (scratch.clone(), Arc::clone(&reading.meta));
     let data_files = to.volume.data_files();
     let create = move || {
@@ -281,12 +281,12 @@ pub(super) async fn copy_verified(
         copy.sync_all()?;
         data_files.open(&pair.data(), OpenMode::CreateNew)
     };
-    let mut copy = files::on_disk(to, CLASS, IoOp::Write, &write_path, create).await?;
+    let mut copy = file_pair::on_disk(to, CLASS, IoOp::Write, &write_path, create).await?;
     let checksum = reading.checksum;
     let mut at = 0;
     loop {
         let read = move || reading.next().map(|piece| (reading, piece));
-        let (rest, piece) = files::on_disk(from, CLASS, IoOp::Read, &read_path, read).await?;
+        let (rest, piece) = file_pair::on_disk(from, CLASS, IoOp::Read, &read_path, read).await?;
         if piece.is_empty() {
             break;
         }
@@ -294,9 +294,9 @@ pub(super) async fn copy_verified(
         let offset = at;
         at += piece.len() as u64;
         let write = move || copy.write_all_at(&piece, offset).map(|()| copy);
-        copy = files::on_disk(to, CLASS, IoOp::Write, &write_path, write).await?;
+        copy = file_pair::on_disk(to, CLASS, IoOp::Write, &write_path, write).await?;
     }
-    files::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync()).await?;
+    file_pair::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync()).await?;
     Ok(checksum)
 }
 

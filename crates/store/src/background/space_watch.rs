@@ -7,7 +7,7 @@ use hayloft_io::IoClass;
 use hayloft_io::locks;
 
 use crate::state::StoreState;
-use crate::transitions::volume_failure;
+use crate::transitions::{check_volume, volume_failure};
 use crate::volume::Volume;
 
 /// Reads the space of a volume's file system every now and then, so that reports need no disk. So
@@ -41,10 +41,10 @@ pub async fn watch_space(store: Arc<StoreState>, volume: Arc<Volume>) {
                 // Nothing is known of the volume: it is asked again.
                 Ok(Err(error)) if error.lacks().is_some() => {}
                 Ok(Err(error)) if error.kind().suspects_volume() => {
-                    volume_failure::suspect(&store, &volume, &error);
+                    check_volume::suspect(&store, &volume, &error);
                 }
                 // The check tells what it is: a directory that is gone, for example.
-                Ok(Err(_)) => volume_failure::check_soon(&store, &volume),
+                Ok(Err(_)) => check_volume::check_soon(&store, &volume),
                 Err(_) => {
                     let reason = format!("no answer for {} s", limit.as_secs());
                     return reason;
@@ -65,6 +65,6 @@ pub async fn watch_space(store: Arc<StoreState>, volume: Arc<Volume>) {
 fn check_idle(store: &Arc<StoreState>, volume: &Arc<Volume>) {
     let has_pools = !locks::read(&volume.slices).is_empty();
     if has_pools && volume.checked.try_lock().is_ok() {
-        volume_failure::check_soon(store, volume);
+        check_volume::check_soon(store, volume);
     }
 }

@@ -17,12 +17,12 @@ use hayloft_wire::ids::PoolId;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::look::{Looker, NotWhole, Pace, Sure};
-use super::search;
+use super::search_bad_disk;
+use super::verify_replica::{Looker, NotWhole, Pace, Sure};
 use crate::error::StoreError;
 use crate::replica::suspect::{Suspect, Why};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::LACKING;
+use crate::transitions::check_volume::LACKING;
 
 /// Suspects that may wait on a volume; more are forgotten, a search or the round finds them.
 const SUSPECTS_MAX: usize = 10_000;
@@ -73,7 +73,7 @@ async fn look_at_all(all: Arc<tokio::sync::Mutex<All>>) {
         () = looker.volume.gone.cancelled() => {}
         () = quick.run(suspects) => {}
         () = compare_all(&looker, compared) => {}
-        () = search::run(&looker) => {}
+        () = search_bad_disk::run(&looker) => {}
     }
 }
 

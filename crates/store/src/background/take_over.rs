@@ -13,15 +13,15 @@ use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use super::move_replica::{copy_verified, link_pair, source};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{self, Pair};
+use crate::replica::file_pair::{self, Pair};
 use crate::replica::reference::reference_of;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::examine;
+use crate::transitions::check_volume::examine;
 use crate::types::TakenOver;
 use crate::volume::reservation::Reservation;
 use crate::volume::{BlockPoolSlice, footprint};
-use crate::writer::new_replica::Tried;
+use crate::writer::volume_for_new_replica::Tried;
 
 const CLASS: IoClass = IoClass::Balancer;
 
@@ -149,7 +149,7 @@ impl Sides<'_> {
             self.refuse_changed()?;
             let copy = scratch.clone();
             let link = move || link_pair(&source, &copy, len);
-            files::on_disk_with_sync(to, CLASS, IoOp::Link, &path, true, link).await
+            file_pair::on_disk_with_sync(to, CLASS, IoOp::Link, &path, true, link).await
         };
         match linked {
             Ok(Some(bytes)) => self.settle(to, scratch, bytes, true).await.map(Some),
@@ -196,7 +196,7 @@ impl Sides<'_> {
         let wanted = self.refuse_second().and_then(|()| self.refuse_changed());
         let target = scratch.at(to.paths.finalized_dir(self.id));
         let target = wanted.is_ok().then_some(target);
-        files::settle_copy(to, scratch, target, self.replica.pinned)
+        file_pair::settle_copy(to, scratch, target, self.replica.pinned)
             .await
             .map_err(|error| self.failed(to, error))?;
         wanted?;
@@ -218,5 +218,5 @@ async fn discard(to: &BlockPoolSlice, scratch: &Pair) {
     let dir = scratch.dir.clone();
     let data_files = to.volume.data_files();
     let clean = move || data_files.remove_tree(&dir);
-    let _ = files::on_disk(to, CLASS, IoOp::Unlink, &scratch.dir, clean).await;
+    let _ = file_pair::on_disk(to, CLASS, IoOp::Unlink, &scratch.dir, clean).await;
 }

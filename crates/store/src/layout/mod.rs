@@ -1,5 +1,13 @@
 //! Apache's on-disk layout -57: names, places and small files, as pure functions.
 //!
+//! - `dirs`: directories of the layout: how they are made, and the stamps in their names
+//! - `names`: names of files and directories, and where they lie
+//! - `properties`: Java's Properties files, as far as VERSION files need them
+//!   (`java.util.Properties`)
+//! - `replica_cache`: the `replicas` file of a clean stop
+//! - `used_cache`: the `dfsUsed` file: bytes used and when that was true, as text
+//! - `version`: VERSION files of volumes and pools
+//!
 //! ```text
 //! DIR/in_use.lock                                    record lock, `pid@host`
 //! DIR/current/VERSION                                identity of the volume

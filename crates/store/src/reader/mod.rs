@@ -1,4 +1,9 @@
 //! Reading one replica.
+//!
+//! - `decoded`: replicas whose files are not there, opened by decoding
+//! - `open`: opening a replica for reading while others write, rename and remove its files
+//! - `rename_guard`: telling a file that is being renamed from one that is gone
+//! - `replica_reader`: one replica opened for reading
 
 mod decoded;
 mod open;

@@ -15,11 +15,11 @@ use super::replica_reader::{Own, ReplicaReader};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::protection::Damage;
 use crate::replica::block_pool::Pool;
-use crate::replica::files::Pair;
-use crate::replica::open_files::OpenFiles;
+use crate::replica::file_pair::Pair;
+use crate::replica::kept_open::OpenFiles;
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::examine;
+use crate::transitions::check_volume::examine;
 use crate::types::StoreEvent;
 use crate::volume::{BlockPoolSlice, footprint};
 
@@ -158,7 +158,7 @@ async fn missing(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
         .await;
     if !matches!(healthy, Ok(true)) {
         // The directory of finalized replicas is gone.
-        crate::transitions::volume_failure::check_soon(store, &slice.volume);
+        crate::transitions::check_volume::check_soon(store, &slice.volume);
         return;
     }
     let _latch = pool.latches.acquire(id).await;

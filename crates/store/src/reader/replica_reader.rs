@@ -14,7 +14,7 @@ use tracing::debug;
 use crate::error::StoreError;
 use crate::protection::{Damage, DecodedFiles, Mender};
 use crate::state::StoreState;
-use crate::transitions::volume_failure::examine;
+use crate::transitions::check_volume::examine;
 use crate::types::StorageInfo;
 use crate::volume::BlockPoolSlice;
 

@@ -8,7 +8,7 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tokio_util::sync::CancellationToken;
 
-use super::files::Pair;
+use super::file_pair::Pair;
 use super::finalized::FinalReplica;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::volume::BlockPoolSlice;

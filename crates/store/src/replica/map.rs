@@ -9,8 +9,8 @@ use hayloft_io::locks;
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use super::finalized::FinalReplica;
+use super::kept_open::{Forgotten, OpenFiles, OpenReplicas};
 use super::live::{LiveReplica, ReplicaDir};
-use super::open_files::{Forgotten, OpenFiles, OpenReplicas};
 
 /// Number of shards: enough that writers on all cores seldom meet.
 const SHARDS: usize = 64;

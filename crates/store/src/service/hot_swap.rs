@@ -9,12 +9,12 @@ use tracing::{info, warn};
 
 use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::load::Progress;
-use crate::service::directories;
-use crate::service::pool::{add_remove, join};
+use crate::found_at_start::Progress;
+use crate::service::pool::{add_remove, volume_joins};
 use crate::service::startup::admit;
+use crate::service::whose_directories;
 use crate::state::StoreState;
-use crate::transitions::commit;
+use crate::transitions::run_commit_rounds;
 use crate::types::StartOption;
 use crate::volume::Volume;
 use crate::volume::stop_mark::Mark;
@@ -71,7 +71,7 @@ fn forget_failures(store: &StoreState, wanted: &[VolumeConfig]) {
 
 /// Puts a volume into use with all pools that are loaded.
 async fn add(store: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), StoreError> {
-    let look = directories::look_at(store, config).await;
+    let look = whose_directories::look_at(store, config).await;
     look.check(store)?;
     let opened = store.open_volume(config).await?;
     look.confirm(store, &opened)?;
@@ -92,9 +92,9 @@ async fn load_pools(store: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(),
     let progress = Arc::new(Progress::default());
     for pool in store.pools() {
         let joining =
-            join::add_slice(store, &pool, volume, StartOption::Regular, &progress).await?;
+            volume_joins::add_slice(store, &pool, volume, StartOption::Regular, &progress).await?;
         pool.protection_known.store(false, Ordering::Release);
-        join::adopt(store, &pool, joining).await;
+        volume_joins::adopt(store, &pool, joining).await;
         if let Some(protection) = &store.protection {
             protection.pool_loaded(store, &pool).await;
         }
@@ -149,7 +149,7 @@ async fn remove(store: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
 async fn leave_in_order(store: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let at_ms = crate::layout::dirs::now_ms();
     let leave = async {
-        let durable = commit::round(store, volume).await;
+        let durable = run_commit_rounds::round(store, volume).await;
         if durable
             && volume.commits.may_stamp()
             && let Err(error) = Mark::close(volume, at_ms).await

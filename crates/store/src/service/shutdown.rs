@@ -15,7 +15,7 @@ use crate::layout::used_cache::UsedCache;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
-use crate::transitions::commit;
+use crate::transitions::run_commit_rounds;
 use crate::volume::BlockPoolSlice;
 use crate::volume::stop_mark::Mark;
 
@@ -88,7 +88,7 @@ async fn close_marks(store: &Arc<StoreState>, quiet: bool) {
     let at_ms = now_ms();
     let volumes = store.volumes();
     let closes = volumes.iter().map(|volume| async move {
-        let durable = commit::round(store, volume).await;
+        let durable = run_commit_rounds::round(store, volume).await;
         if durable && quiet && volume.commits.may_stamp() && !volume.is_failed() {
             Mark::close(volume, at_ms).await?;
         }

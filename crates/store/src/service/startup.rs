@@ -16,14 +16,14 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::{FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
-use crate::service::directories;
+use crate::service::whose_directories;
 use crate::shared::StoreShared;
 use crate::state::{StoreProtection, StoreState};
-use crate::transitions::{commit, volume_failure};
+use crate::transitions::{check_volume, run_commit_rounds, volume_failure};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
-use crate::volume::commit_rounds::CommitRounds;
-use crate::volume::shared_mount::SharedMount;
+use crate::volume::archive_share::SharedMount;
 use crate::volume::stop_mark::Mark;
+use crate::volume::unsynced::CommitRounds;
 use crate::volume::{OpenedVolume, Volume};
 
 /// How long a start waits for descriptors, memory or threads.
@@ -69,11 +69,11 @@ pub async fn open(
 
 /// Looks at the configured directories, and opens those that can be volumes of this node.
 async fn open_volumes(store: &Arc<StoreState>) -> Result<Vec<OpenedVolume>, StoreError> {
-    let looks = directories::look_at_all(store).await;
-    if let Some(identity) = directories::whose(&looks)? {
+    let looks = whose_directories::look_at_all(store).await;
+    if let Some(identity) = whose_directories::whose(&looks)? {
         *store.identity() = identity;
     }
-    directories::recall(store, &looks);
+    whose_directories::recall(store, &looks);
     let attempts = looks.iter().map(|look| async {
         look.check(store)?;
         let opened = open_patiently(store, &look.config).await?;
@@ -120,7 +120,7 @@ async fn open_patiently(
             Err(error) if error.kind() == StoreErrorKind::Retry && Instant::now() < until => {
                 warn!(volume = %volume.path.display(), %error, "opening a volume waits for what \
                     the process lacks");
-                tokio::time::sleep(volume_failure::LACKING).await;
+                tokio::time::sleep(check_volume::LACKING).await;
                 let means = error.io_error().and_then(IoError::lacks);
                 of_disk += u32::from(means.is_some_and(is_of_the_disk));
             }
@@ -221,7 +221,7 @@ pub async fn admit(
     }
     let served = (Arc::clone(store), Arc::clone(&volume));
     store.serve("commit rounds", move || {
-        commit::run(Arc::clone(&served.0), Arc::clone(&served.1))
+        run_commit_rounds::run(Arc::clone(&served.0), Arc::clone(&served.1))
     });
     Ok(volume)
 }
@@ -258,7 +258,7 @@ fn sync_earlier(store: &Arc<StoreState>, volume: &Arc<Volume>) {
             synced = synced => if let Err(error) = synced {
                 warn!(volume = %volume.root.display(), %error, "cannot sync what was written \
                     before the last stop: the next start looks at it again");
-                volume_failure::suspect(&store, &volume, &error);
+                check_volume::suspect(&store, &volume, &error);
             } else {
                 syncing.done();
             }

@@ -310,7 +310,7 @@ async fn dirty_bytes_are_counted_once() {
         .expect("writes");
     let volume = node.store.0.volumes().remove(0);
     assert_eq!(volume.commits.dirty(), 2000);
-    assert!(crate::transitions::commit::round(&node.store.0, &volume).await);
+    assert!(crate::transitions::run_commit_rounds::round(&node.store.0, &volume).await);
     assert_eq!(volume.commits.dirty(), 0);
 }
 
@@ -324,7 +324,7 @@ async fn names_that_change_during_a_round_are_left_to_the_next() {
     let left = block(5, 1001, 0);
     let (closed, ()) = tokio::join!(node.store.recover_close(&left, 1002, 700), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        crate::transitions::commit::round(&node.store.0, &volume).await;
+        crate::transitions::run_commit_rounds::round(&node.store.0, &volume).await;
     });
     closed.expect("has the new generation stamp");
     let dir = node.pool_dir().join("current/finalized/subdir0/subdir0");
@@ -364,7 +364,9 @@ async fn the_copy_that_a_truncate_makes_is_synced() {
         .expect("ends");
     let tmp = node.pool_dir().join("tmp");
     for name in ["blk_9", "blk_9_1010.meta"] {
-        let synced = crate::replica::files::SYNCED.lock().expect("not poisoned");
+        let synced = crate::replica::file_pair::SYNCED
+            .lock()
+            .expect("not poisoned");
         assert!(synced.contains(&tmp.join(name)), "{name}");
     }
 }

@@ -6,7 +6,7 @@ use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule};
 use hayloft_wire::ids::StorageType;
 
-use crate::transitions::commit;
+use crate::transitions::run_commit_rounds;
 use crate::volume::Volume;
 
 fn volume(node: &Node) -> Arc<Volume> {
@@ -15,7 +15,7 @@ fn volume(node: &Node) -> Arc<Volume> {
 
 /// Carries a commit round of the first volume out; whether all is durable.
 async fn round(node: &Node) -> bool {
-    commit::round(&node.store.0, &volume(node)).await
+    run_commit_rounds::round(&node.store.0, &volume(node)).await
 }
 
 fn mark(node: &Node) -> String {
@@ -74,7 +74,7 @@ async fn a_sync_waits_for_what_may_hear_of_lost_bytes_first() {
     let waits = faults.add(writes_back().at(|path| path.ends_with("blk_5")));
     faults.add(errno(IoOp::Writeback, "blk_5").times(1));
     let (store, first) = (Arc::clone(&node.store.0), volume(&node));
-    let running = tokio::spawn(async move { commit::round(&store, &first).await });
+    let running = tokio::spawn(async move { run_commit_rounds::round(&store, &first).await });
     while faults.fired(waits) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -107,9 +107,9 @@ async fn the_names_of_a_directory_are_made_durable_later() {
     node.put(1, 1001, 3000).await;
     faults.add(lacks(24).on(&[IoOp::SyncDir]));
     let volume = node.store.0.volumes().remove(0);
-    assert!(!crate::transitions::commit::round(&node.store.0, &volume).await);
+    assert!(!crate::transitions::run_commit_rounds::round(&node.store.0, &volume).await);
     faults.clear();
-    assert!(crate::transitions::commit::round(&node.store.0, &volume).await);
+    assert!(crate::transitions::run_commit_rounds::round(&node.store.0, &volume).await);
     assert!(volume.commits.may_stamp(), "nothing was lost");
     nothing_happened(&mut node);
 }

@@ -6,8 +6,8 @@ use std::fs;
 use hayloft_io::decorators::{Effect, FaultRule};
 use hayloft_io::{IoOp, services_broken};
 
-use crate::transitions::volume_failure;
-use crate::volume::commit_rounds::CommitRounds;
+use crate::transitions::check_volume;
+use crate::volume::unsynced::CommitRounds;
 
 async fn next(node: &mut Node) -> StoreEvent {
     tokio::time::timeout(Duration::from_secs(20), node.events.recv())
@@ -93,13 +93,13 @@ async fn a_check_that_panics_keeps_no_later_one_away() {
     let (mut node, faults) = Node::faulty(1).await;
     let volume = node.store.0.volumes().remove(0);
     let panics = faults.add(FaultRule::new(Effect::Panic).on(&[IoOp::Open]));
-    volume_failure::check_soon(&node.store.0, &volume);
+    check_volume::check_soon(&node.store.0, &volume);
     until("it was checked", || faults.fired(panics) > 0).await;
     faults.clear();
     faults.add(FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Open]));
     let failed = async {
         loop {
-            volume_failure::check_soon(&node.store.0, &volume);
+            check_volume::check_soon(&node.store.0, &volume);
             let told = tokio::time::timeout(Duration::from_millis(100), node.events.recv());
             if let Ok(Some(StoreEvent::VolumeFailed { .. })) = told.await {
                 return;

@@ -206,11 +206,11 @@ async fn a_cut_that_fails_half_way_is_gone_on_with() {
     rbw(&node, 5, 1700, 1300).await;
     let data = node.pool_dir().join("current/rbw/blk_5");
     let inode = std::fs::metadata(&data).expect("there").ino();
-    crate::load::CANNOT_BE_CUT.store(inode, Ordering::Relaxed);
+    crate::found_at_start::CANNOT_BE_CUT.store(inode, Ordering::Relaxed);
     let left = block(5, 1001, 0);
     let taken = node.store.recover_rbw(&left, 1002, 1300, 1700).await;
     taken.expect_err("cannot be cut");
-    crate::load::CANNOT_BE_CUT.store(0, Ordering::Relaxed);
+    crate::found_at_start::CANNOT_BE_CUT.store(0, Ordering::Relaxed);
     assert_eq!(std::fs::metadata(&data).expect("there").len(), 1700);
     let begun = node.store.init_replica_recovery(&left, 1010).await;
     let info = begun.expect("begins").expect("there");

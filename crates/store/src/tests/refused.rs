@@ -133,7 +133,7 @@ async fn a_background_sync_that_fails_is_told() {
     let syncs = FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Sync]);
     faults.add(syncs.at(|path| path.to_string_lossy().contains("blk_")));
     let volume = node.store.0.volumes().remove(0);
-    assert!(!crate::transitions::commit::round(&node.store.0, &volume).await);
+    assert!(!crate::transitions::run_commit_rounds::round(&node.store.0, &volume).await);
     faults.clear();
     let told = tokio::time::timeout(Duration::from_secs(5), node.events.recv()).await;
     let Ok(Some(StoreEvent::Corrupt { block: bad, .. })) = told else {

@@ -93,7 +93,7 @@ async fn what_is_moved_is_durable_though_its_commit_round_was_to_come() {
     move_to(&node, 5, StorageType::Archive)
         .await
         .expect("moves");
-    let synced = hayloft_io::locks::lock(&crate::replica::files::SYNCED).clone();
+    let synced = hayloft_io::locks::lock(&crate::replica::file_pair::SYNCED).clone();
     let tmp = node.dir.path().join("data1");
     let ours: Vec<_> = synced
         .iter()

@@ -14,7 +14,7 @@ fn finalized(node: &Node) -> PathBuf {
 /// Carries a commit round of the only volume out; whether all is durable.
 async fn round(node: &Node) -> bool {
     let volume = node.store.0.volumes().remove(0);
-    crate::transitions::commit::round(&node.store.0, &volume).await
+    crate::transitions::run_commit_rounds::round(&node.store.0, &volume).await
 }
 
 fn states(node: &Node) -> Vec<(i64, ReplicaState)> {

@@ -19,7 +19,7 @@ use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
-use super::{commit, trash};
+use super::{run_commit_rounds, to_trash};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DELETING;
 use crate::layout::names;
@@ -28,8 +28,8 @@ use crate::replica::block_pool::Pool;
 use crate::replica::live::directory;
 use crate::replica::{ReplicaDir, Slot};
 use crate::state::{Delete, StoreState};
-use crate::transitions::exclusive::{Stopped, stop_writer};
-use crate::transitions::volume_failure::examine;
+use crate::transitions::check_volume::examine;
+use crate::transitions::stop_writer::{Stopped, stop_writer};
 use crate::types::StoreEvent;
 use crate::volume::{BlockPoolSlice, Volume};
 
@@ -107,7 +107,7 @@ async fn remove(store: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
                     warn!(%block, %error, "cannot remove a deleted replica; it is tried again at \
                         the next start");
                     if error.kind().suspects_volume() {
-                        crate::transitions::volume_failure::suspect(store, volume, &error);
+                        crate::transitions::check_volume::suspect(store, volume, &error);
                     }
                 }
             }
@@ -196,8 +196,8 @@ pub async fn discard_files(
     if place != ReplicaDir::Temporary {
         before_change(store, (slice, place), block.id).await;
     }
-    if let Some(trash) = trash::trash_for(pool, slice, place, block.id).filter(|_| tell)
-        && let Some(bytes) = trash::to_trash(slice, place, block, trash)
+    if let Some(trash) = to_trash::trash_for(pool, slice, place, block.id).filter(|_| tell)
+        && let Some(bytes) = to_trash::to_trash(slice, place, block, trash)
             .await
             .map_err(failed)?
     {
@@ -212,7 +212,7 @@ pub async fn discard_files(
             .await;
         return Ok(());
     }
-    commit::forget(&slice.volume, pool, block.id);
+    run_commit_rounds::forget(&slice.volume, pool, block.id);
     let files = put_aside(slice, place, block).await.map_err(failed)?;
     let order = Delete::Replica {
         block: pool.extended(block),

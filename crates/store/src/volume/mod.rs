@@ -1,34 +1,48 @@
 //! Volumes: configured directories, their space, and the part of each pool that lies on them.
+//!
+//! - `archive_share`: a DISK and an ARCHIVE volume on one mount (HDFS-15548, HDFS-15683)
+//! - `volume_choosing_policy`: which volume a new replica goes to
+//! - `error_places`: errors of the disk under a volume: in how many different places it had one
+//!   lately
+//! - `probe_volume`: whether a volume can still be used
+//! - `invalidations`: how many deletes a volume keeps waiting
+//! - `open`: opening a volume: its directory, its engine, its lock, its VERSION file
+//! - `remembered_storages`: what a node remembers of its storages
+//! - `reservation`: room on a volume that is given back with what holds it
+//! - `space_told`: space of a volume as the NameNode is told: pure arithmetic
+//! - `stop_mark`: what the next start knows of the last stop: a small file in each volume
+//! - `unsynced`: commit rounds: what replicas' files hold becomes durable within seconds, unasked
+//! - `virtual_node_share`: the space of a file system
 
-pub mod choose;
-pub mod commit_rounds;
-pub mod errors;
-pub mod file_system;
-pub mod health;
+pub mod archive_share;
+pub mod error_places;
 pub mod invalidations;
 pub mod open;
-pub mod remembered;
+pub mod probe_volume;
+pub mod remembered_storages;
 pub mod reservation;
-pub mod shared_mount;
-pub mod space;
+pub mod space_told;
 pub mod stop_mark;
+pub mod unsynced;
+pub mod virtual_node_share;
+pub mod volume_choosing_policy;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
-use commit_rounds::CommitRounds;
-use errors::VolumeErrors;
-use file_system::FileSystemSpace;
+use archive_share::SharedMount;
+use error_places::VolumeErrors;
 use hayloft_io::decorators::IoMetrics;
 use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space, locks};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use invalidations::Invalidations;
-use shared_mount::SharedMount;
-use space::{MountShare, Numbers};
+use space_told::Numbers;
 use tokio_util::sync::CancellationToken;
+use unsynced::CommitRounds;
+use virtual_node_share::FileSystemSpace;
 
 use crate::config::{ReservedSpace, VolumeConfig};
 use crate::layout::names::PoolPaths;
@@ -294,23 +308,6 @@ impl Volume {
     #[must_use]
     pub fn room(&self) -> u64 {
         self.file_system.room(self)
-    }
-
-    /// What it has of a mount that it shares with the volume of the other type.
-    fn mount_share(&self) -> MountShare {
-        let Some(shared) = &self.shared_mount else {
-            return MountShare::default();
-        };
-        let beside = shared.partner(self);
-        let not_taken = |v: &Volume| {
-            let (all, allocated) = (v.reserved_for_replicas.get(), v.allocated.get());
-            all.saturating_sub(allocated)
-        };
-        MountShare {
-            ratio: shared.ratio(self),
-            taken_beside: beside.as_deref().map_or(0, Self::taken),
-            not_taken_beside: beside.as_deref().map_or(0, not_taken),
-        }
     }
 
     /// The volume of the other type on its mount, if it shares the mount with one.

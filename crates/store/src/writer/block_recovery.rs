@@ -8,15 +8,15 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::info;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::load::Cut;
+use crate::found_at_start::Cut;
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{self, Pair};
+use crate::replica::file_pair::{self, Pair};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
-use crate::transitions::exclusive::{Stopped, stop_writer};
-use crate::transitions::finalize::finalize_recovered;
-use crate::transitions::volume_failure::examine;
+use crate::transitions::check_volume::examine;
+use crate::transitions::move_to_finalized::finalize_recovered;
+use crate::transitions::stop_writer::{Stopped, stop_writer};
 use crate::types::{RecoveryInfo, ReplicaRef};
 use crate::volume::footprint;
 use crate::writer::recovery_steps::{bump_finalized, bump_live, reopen, settle};
@@ -254,7 +254,7 @@ async fn copy_shortened(
     let to = scratch.at(slice.paths.finalized_dir(new_id));
     let path = from.data();
     let data_files = slice.volume.data_files();
-    let checksum = files::on_disk_with_sync(
+    let checksum = file_pair::on_disk_with_sync(
         &slice,
         IoClass::Replication,
         IoOp::Write,
@@ -263,17 +263,18 @@ async fn copy_shortened(
         move || {
             data_files.copy(&from.data(), &scratch.data())?;
             hayloft_io::patiently(|| std::fs::copy(from.meta(), scratch.meta()))?;
-            let checksum = crate::load::validate(&data_files, &scratch.data(), &scratch.meta())?
-                .checksum
-                .ok_or_else(|| std::io::Error::other("the meta file has no header"))?;
+            let checksum =
+                crate::found_at_start::validate(&data_files, &scratch.data(), &scratch.meta())?
+                    .checksum
+                    .ok_or_else(|| std::io::Error::other("the meta file has no header"))?;
             let (data, meta) = (scratch.data(), scratch.meta());
             let cut = Cut::of(&data_files, &data, &meta, checksum, len, None)?;
             cut.make((0, None)).map_err(|(_, e)| e)?;
             // The original was on the device for long, and commit rounds know of writers' files
             // only.
-            files::sync_data(&data_files, &scratch.data())?;
-            files::sync_file(&scratch.meta())?;
-            files::move_pair(&scratch, &to, true)?;
+            file_pair::sync_data(&data_files, &scratch.data())?;
+            file_pair::sync_file(&scratch.meta())?;
+            file_pair::move_pair(&scratch, &to, true)?;
             Ok(checksum)
         },
     )

@@ -11,8 +11,8 @@ use crate::replica::{ReplicaDir, Slot, Status};
 use crate::state::StoreState;
 use crate::types::WriteOptions;
 use crate::writer::ReplicaWriter;
-use crate::writer::elsewhere::Unwritten;
-use crate::writer::new_replica::{NewReplica, Tried};
+use crate::writer::switch_volume::Unwritten;
+use crate::writer::volume_for_new_replica::{NewReplica, Tried};
 
 /// How long a new copy waits for what may be the end of an earlier one.
 const CLEANUP_WAIT: Duration = Duration::from_millis(200);

@@ -1,20 +1,36 @@
 //! Writing one replica.
+//!
+//! - `allocate`: room that the file system allocates ahead of what is written
+//! - `write_plan`: what a run of packets means for the files: pure
+//! - `block_recovery`: block recovery as a participant
+//! - `complete_replica`: completing a replica
+//! - `create`: new replicas
+//! - `volume_for_new_replica`: the files of a new replica, on one volume after the other until one takes them
+//! - `growth`: what a replica's growth changes: its two files, and what is known of it
+//! - `keep_synced_end`: a writer keeps the end of what was synced: see `kept_end`
+//! - `pending_packets`: packets that were accepted and are not in the replica's files yet
+//! - `pipeline_recovery`: taking over replicas that exist: append, and the recoveries of a pipeline
+//! - `recovery_steps`: what recoveries and appends do to the files of a replica
+//! - `switch_volume`: a new replica whose first write fails goes to another volume
+//! - `sync`: what outlives power loss
+//! - `temporary`: the ends of a TEMPORARY replica that is not finalized
+//! - `write_packets`: packets on their way into the files
 
 mod allocate;
-pub mod append_plan;
 pub mod block_recovery;
-mod close;
+mod complete_replica;
 pub mod create;
-mod elsewhere;
-mod keep_end;
-pub mod new_replica;
-mod pending;
+mod growth;
+mod keep_synced_end;
+mod pending_packets;
 pub mod pipeline_recovery;
 pub mod recovery_steps;
-mod replica_files;
+mod switch_volume;
 mod sync;
 mod temporary;
-mod write;
+pub mod volume_for_new_replica;
+mod write_packets;
+pub mod write_plan;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -27,20 +43,20 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use self::allocate::worth_allocating;
-use self::elsewhere::{Moved, Unwritten};
-use self::pending::PendingPackets;
-use self::replica_files::{CurrentReplica, acknowledge};
+use self::growth::{CurrentReplica, acknowledge};
+use self::pending_packets::PendingPackets;
+use self::switch_volume::{Moved, Unwritten};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::LiveReplica;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
-use crate::transitions::exclusive::WriterLock;
-use crate::transitions::volume_failure::examine;
+use crate::transitions::check_volume::examine;
+use crate::transitions::stop_writer::WriterLock;
 use crate::types::StorageInfo;
 use crate::volume::footprint;
 
-pub use self::pending::Due;
-pub use self::replica_files::AckHandle;
+pub use self::growth::AckHandle;
+pub use self::pending_packets::Due;
 
 /// The exclusive right to write one replica.
 ///

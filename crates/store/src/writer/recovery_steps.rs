@@ -6,16 +6,16 @@ use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, OpenMode};
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::StoreError;
-use crate::load::{Cut, Valid, validate};
+use crate::found_at_start::{Cut, Valid, validate};
 use crate::protection::ReplicaChange;
 use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{self, Pair};
+use crate::replica::file_pair::{self, Pair};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
-use crate::transitions::exclusive::WriterLock;
-use crate::transitions::volume_failure::examine;
+use crate::transitions::check_volume::examine;
+use crate::transitions::stop_writer::WriterLock;
 use crate::types::{ReplicaRef, StoreEvent};
 use crate::volume::{BlockPoolSlice, footprint};
 
@@ -58,7 +58,7 @@ pub async fn settle(
     let checksum = status.checksum;
     let promise = (status.synced_len, status.kept_end);
     let data_files = volume.data_files();
-    let (crc, made) = files::on_disk_with_sync(
+    let (crc, made) = file_pair::on_disk_with_sync(
         &live.slice,
         IoClass::ClientWrite,
         IoOp::Truncate,
@@ -131,13 +131,13 @@ pub async fn bump_live(
 ) -> Result<(), StoreError> {
     let pair = live.pair();
     let (path, dir) = (pair.meta(), pair.dir.clone());
-    let outcome = files::on_disk(
+    let outcome = file_pair::on_disk(
         &live.slice,
         IoClass::ClientWrite,
         IoOp::Rename,
         &path,
         // Its names become durable when it is closed.
-        move || files::bump(&pair, new_gs, false),
+        move || file_pair::bump(&pair, new_gs, false),
     )
     .await;
     // After the names have changed: a commit round that came before would not see that.
@@ -167,13 +167,13 @@ pub async fn bump_finalized(
     // No caller closes it again.
     let (path, durable) = (pair.meta(), store.config.sync_on_close);
     let dir = pair.dir.clone();
-    let outcome = files::on_disk_with_sync(
+    let outcome = file_pair::on_disk_with_sync(
         &slice,
         IoClass::ClientWrite,
         IoOp::Rename,
         &path,
         durable,
-        move || files::bump(&pair, new_gs, durable),
+        move || file_pair::bump(&pair, new_gs, durable),
     )
     .await;
     slice.volume.commits.touch_dir(&dir);
@@ -209,7 +209,7 @@ pub async fn reopen(
     let (path, scratch) = (from.data(), slice.paths.tmp());
     let dirs = [from.dir.clone(), to.dir.clone()];
     let data_files = slice.volume.data_files();
-    let outcome = files::on_disk_with_sync(
+    let outcome = file_pair::on_disk_with_sync(
         &slice,
         IoClass::ClientWrite,
         IoOp::Rename,
@@ -222,7 +222,7 @@ pub async fn reopen(
             if valid.len != replica.len || on_disk != replica.len || valid.checksum.is_none() {
                 return Ok(Err((valid, on_disk)));
             }
-            files::reopen(&data_files, &from, &to, &scratch).map(|()| Ok(valid))
+            file_pair::reopen(&data_files, &from, &to, &scratch).map(|()| Ok(valid))
         },
     )
     .await;

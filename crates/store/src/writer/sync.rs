@@ -8,8 +8,8 @@ use hayloft_io::{EngineFile, IoError, Meta, SyncKind};
 use super::ReplicaWriter;
 use crate::error::StoreError;
 use crate::replica::{LiveReplica, Tail};
-use crate::transitions::commit;
-use crate::writer::keep_end::keep;
+use crate::transitions::run_commit_rounds;
+use crate::writer::keep_synced_end::keep;
 
 impl ReplicaWriter {
     /// hsync: everything written is durable; the first time, the directory entries too.
@@ -59,7 +59,7 @@ impl ReplicaWriter {
         self.names_durable = true;
         self.live.status().synced_len = end.len;
         // The next round has nothing to do for it, unless more is written.
-        commit::forget(&self.live.slice.volume, &self.pool, self.live.id);
+        run_commit_rounds::forget(&self.live.slice.volume, &self.pool, self.live.id);
         Ok(())
     }
 

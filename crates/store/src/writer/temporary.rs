@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::ReplicaWriter;
 use crate::error::StoreError;
-use crate::replica::files;
+use crate::replica::file_pair;
 use crate::replica::reference::reference;
 use crate::replica::state::{Move, after};
 use crate::replica::{ReplicaDir, Slot};
@@ -40,12 +40,12 @@ impl ReplicaWriter {
         let to = from.at(self.live.slice.paths.rbw());
         let dirs = [from.dir.clone(), to.dir.clone()];
         let path = from.data();
-        files::on_disk(
+        file_pair::on_disk(
             &self.live.slice,
             self.class,
             IoOp::Rename,
             &path,
-            move || files::move_pair(&from, &to, false),
+            move || file_pair::move_pair(&from, &to, false),
         )
         .await
         .map_err(|e| StoreError::io(format!("making {block} a replica being written"), e))?;

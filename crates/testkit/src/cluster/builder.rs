@@ -2,13 +2,13 @@
 
 use super::Cluster;
 use super::memory::NamesInMemory;
-use crate::conf::Conf;
 use crate::error::{Result, TestkitError};
 use crate::hadoop::Hadoop;
+use crate::hadoop_conf::Conf;
 use crate::namenode::{NameNode, NameNodeSite};
 use crate::node::{Kind, Node, NodeSite, NodeSpec};
-use crate::place::Place;
 use crate::ports;
+use crate::where_processes_run::Place;
 use std::path::{Path, PathBuf};
 
 /// What a cluster shall be.

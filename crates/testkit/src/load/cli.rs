@@ -2,7 +2,7 @@
 
 use super::{Check, Data, LoadOutcome, LoadPlace, LoadSettings, Preads};
 use crate::error::{Result, TestkitError};
-use crate::procfs::{self, Usage};
+use crate::process_usage::{self, Usage};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
@@ -263,14 +263,15 @@ fn node(address: &SocketAddr) -> DatanodeInfo {
 
 /// Runs a load and says what it took, here and in the nodes.
 fn measured(pids: &[u32], load: impl FnOnce() -> Result<LoadOutcome>) -> Result<Value> {
-    let usages = || -> Result<Vec<Usage>> { pids.iter().map(|&pid| procfs::usage(pid)).collect() };
+    let usages =
+        || -> Result<Vec<Usage>> { pids.iter().map(|&pid| process_usage::usage(pid)).collect() };
     for &pid in pids {
-        procfs::reset_peak(pid);
+        process_usage::reset_peak(pid);
     }
     let before = usages()?;
-    let own_before = procfs::usage(std::process::id())?;
+    let own_before = process_usage::usage(std::process::id())?;
     let outcome = load()?;
-    let own = procfs::usage(std::process::id())?;
+    let own = process_usage::usage(std::process::id())?;
     let after = usages()?;
     let bytes = as_f64(outcome.tally.bytes);
     let seconds = outcome.took.as_secs_f64();

@@ -1,5 +1,13 @@
 //! A load client that costs little: data transfer as a stock client speaks it, from plain threads.
 //!
+//! - `cli`: `hayloft-load`: a load by hand, and a node to profile
+//! - `data`: what the load client writes, and expects to read back
+//! - `link`: a blocking connection to a data transfer port
+//! - `read`: READ_BLOCK as a client: whole blocks one after the other, or small ranges anywhere
+//! - `serve`: a node without a NameNode: store and data transfer port in one process, for profiling
+//! - `tally`: what a load took: counts, and times in histograms
+//! - `write`: WRITE_BLOCK as a client: packets ahead of their acknowledgements, up to a window
+//!
 //! A JVM client uses up a processor of its own and hides what a node can do. Here the data and its
 //! checksums are computed once, a packet goes out of them in one gathered write, and what is read
 //! is compared with them. Nothing is cached between runs.

@@ -1,5 +1,17 @@
 //! A modelled hard disk: seek-bound behaviour on a machine that has no hard disk.
 //!
+//! - `carrying_process`: a process that carries a disk with a volatile cache: this very program,
+//!   run again
+//! - `drive`: the drive: a queue of requests and the thread that answers each when the model says
+//!   so
+//! - `fuse`: the FUSE file system with the one file: `disk`, and beside it `stats.json`
+//! - `modelling_process`: the process that models a disk
+//! - `leftovers`: what a modelled disk occupies
+//! - `model`: the service times of a hard disk, as a pure function of its state and a request
+//! - `stats`: what a modelled disk did: requests, runs, seeks, and how busy it was over time
+//! - `volatile`: a volatile cache: what the disk took since the last flush may be lost with the
+//!   power
+//!
 //! A FUSE file whose service time has seek, rotation and transfer ([`model`]), a loop device over
 //! it with the queue of a SATA disk, a file system on that. Everything above (page cache, file
 //! system, I/O scheduler, both kinds of storage node) is real; figures from it are figures of a
@@ -8,19 +20,19 @@
 //! - [`model`]: service times, a pure function; [`stats`]: what the disk did;
 //! - `drive`: queue and clock; `fuse`: the file; `leftovers`: what is to be undone
 //!   after a crash;
-//! - [`host`]: the process that carries a disk (`hayloft-lab disk`);
-//! - [`volatile`]: a cache that loses part of what no flush followed; `carrier`: who carries such a
-//!   disk;
+//! - [`modelling_process`]: the process that carries a disk (`hayloft-lab disk`);
+//! - [`volatile`]: a cache that loses part of what no flush followed; `carrying_process`: who
+//!   carries such a disk;
 //! - [`ModelledDisk`]: such a process as a child of ours.
 //!
 //! Needs root, FUSE, loop devices and `mkfs`; [`missing`] says what is not there.
 
-mod carrier;
+mod carrying_process;
 mod drive;
 mod fuse;
-pub mod host;
 mod leftovers;
 pub mod model;
+pub mod modelling_process;
 pub mod stats;
 pub mod volatile;
 
@@ -32,10 +44,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-pub use carrier::carry_if_asked;
-pub use host::{Carried, HostedDisk, HostedFileSystem, HostedPlace};
+pub use carrying_process::carry_if_asked;
 pub use leftovers::sweep;
 pub use model::Params;
+pub use modelling_process::{Carried, HostedDisk, HostedFileSystem, HostedPlace};
 pub use stats::{DirectionStats, LATENCY_CLASSES, LatencyCounts, Stats};
 pub use volatile::Lost;
 
@@ -173,7 +185,7 @@ impl ModelledDisk {
         if let Some(missing) = missing(disk.file_system) {
             return Err(missing);
         }
-        Self::carried_by(carrier::command(disk)?, log)
+        Self::carried_by(carrying_process::command(disk)?, log)
     }
 
     fn carried_by(mut command: Command, log: &Path) -> Result<Self> {

@@ -1,11 +1,11 @@
 //! Configuration of YARN's processes and of jobs.
 
 use super::YarnSite;
-use crate::conf::Conf;
 use crate::error::{Result, TestkitError};
 use crate::hadoop::{Hadoop, SMALL_JVM_FLAGS};
-use crate::place::Place;
+use crate::hadoop_conf::Conf;
 use crate::ports;
+use crate::where_processes_run::Place;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;

@@ -1,5 +1,8 @@
 //! YARN: a stock ResourceManager and stock NodeManagers, for MapReduce over any file system.
 //!
+//! - `conf`: configuration of YARN's processes and of jobs
+//! - `history`: what ended jobs did, by the histories that ApplicationMasters write
+//!
 //! A NodeManager starts every container in a session of its own, and containers survive their
 //! NodeManager. So each NodeManager is the first process of a PID namespace: when it ends, the
 //! kernel kills all others there, however we end.
@@ -9,16 +12,16 @@ mod history;
 
 pub use history::{FinishedJob, JobCounters};
 
-use crate::conf::Conf;
 use crate::driver::Driver;
 use crate::error::{Result, TestkitError};
 use crate::hadoop::{Hadoop, Jvm, class};
+use crate::hadoop_conf::Conf;
 use crate::http;
-use crate::identity::ProcessIdentity;
 use crate::mounts;
-use crate::place::Place;
 use crate::process::Process;
+use crate::process_identity::ProcessIdentity;
 use crate::wait::{self, Seen};
+use crate::where_processes_run::Place;
 use conf::ManagerPorts;
 use serde_json::Value;
 use std::path::{Path, PathBuf};

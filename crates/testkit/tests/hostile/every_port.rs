@@ -4,7 +4,7 @@ use crate::bytes::rpc_call;
 use crate::{BLOCK, CROWD, Lab, Port};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::{Kind, Node};
-use hayloft_testkit::procfs;
+use hayloft_testkit::process_usage;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Outcome, TestkitError, pattern};
@@ -202,7 +202,7 @@ impl Lab {
         if !self.listens(port) {
             return Ok(Outcome::Skipped("nothing listens there".into()));
         }
-        let before = procfs::usage(self.pid)?;
+        let before = process_usage::usage(self.pid)?;
         let whole = self.request(port);
         let mut crowd = Vec::new();
         for number in 0..CROWD {
@@ -218,7 +218,7 @@ impl Lab {
         } else {
             self.serves_within(seconds(15))?;
         }
-        let during = procfs::usage(self.pid)?;
+        let during = process_usage::usage(self.pid)?;
         // The stock node's threads have some descriptors each.
         let each = if Kind::under_test() == Kind::Apache {
             5

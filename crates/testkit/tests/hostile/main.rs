@@ -11,7 +11,7 @@ use hayloft_testkit::error::Result;
 use hayloft_testkit::files::BlockOnNode;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::procfs::{self, Usage};
+use hayloft_testkit::process_usage::{self, Usage};
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, ClusterBuilder, Driver, Outcome, Suite, TestkitError, ports};
@@ -184,7 +184,7 @@ impl Lab {
 
     /// Runs an attack, then checks that the node is as it was: alive, serving, not grown.
     fn guarded(&mut self, attack: impl FnOnce(&Self) -> Result<Outcome>) -> Result<Outcome> {
-        let before = procfs::usage(self.pid)?;
+        let before = process_usage::usage(self.pid)?;
         let outcome = attack(self)?;
         self.cluster.node(0).process()?.check_alive()?;
         self.serves_within(seconds(15))?;
@@ -206,7 +206,7 @@ impl Lab {
 
     fn settled(&self, before: Usage) -> Result<()> {
         wait::until("descriptors to be given back", seconds(30), || {
-            let now = procfs::usage(self.pid)?;
+            let now = process_usage::usage(self.pid)?;
             let few = now.descriptors <= before.descriptors + 20
                 && now.pipes <= before.pipes + KEPT_PIPES;
             Ok(if few {
@@ -220,7 +220,7 @@ impl Lab {
 
     /// A JVM takes what its heap limit lets it: only ours is held to a bound.
     fn memory_bounded(&self, before: Usage) -> Result<()> {
-        let now = procfs::usage(self.pid)?;
+        let now = process_usage::usage(self.pid)?;
         let bounded =
             Kind::under_test() == Kind::Apache || now.rss_kib <= before.rss_kib + GROWTH_KIB;
         expect(bounded, || format!("memory grew: {before:?} -> {now:?}"))

@@ -6,7 +6,7 @@ use hayloft_testkit::hadoop::hayloft_binary;
 use hayloft_testkit::node::{Kind, NodeSpec};
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError, http, ports, procfs};
+use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError, http, ports, process_usage};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::SocketAddr;
@@ -329,7 +329,7 @@ impl Drop for Lowered {
 
 /// No more descriptors than the node has when the clients begin.
 fn few_files(node: Watched, ready: Sender<()>) -> Result<Option<String>> {
-    let usage = procfs::usage(node.pid)?;
+    let usage = process_usage::usage(node.pid)?;
     let now = (usage.descriptors + usage.pipes) as u64;
     let _lowered = Lowered::to(node, FILES, now + 4)?;
     let _ = ready.send(());

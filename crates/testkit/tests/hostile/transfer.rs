@@ -4,7 +4,7 @@ use crate::bytes::{field, number, operation};
 use crate::{BLOCK, Lab, Port};
 use hayloft_testkit::Outcome;
 use hayloft_testkit::error::Result;
-use hayloft_testkit::procfs;
+use hayloft_testkit::process_usage;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -118,7 +118,7 @@ impl Lab {
     }
 
     pub fn silent_readers(&self) -> Result<Outcome> {
-        let before = procfs::usage(self.pid)?;
+        let before = process_usage::usage(self.pid)?;
         let mut readers = Vec::new();
         for _ in 0..100 {
             let mut socket = self.connect(Port::Transfer)?;

@@ -4,7 +4,7 @@ use crate::{BLOCK, Lab, Port};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
-use hayloft_testkit::{Outcome, procfs};
+use hayloft_testkit::{Outcome, process_usage};
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -49,7 +49,7 @@ impl Lab {
         if Kind::under_test() != Kind::Hayloft {
             return Ok(Outcome::Skipped("a stock node has no such limits".into()));
         }
-        let before = procfs::usage(self.pid)?;
+        let before = process_usage::usage(self.pid)?;
         let mut readers = Vec::new();
         for _ in 0..READERS {
             let mut socket = self.connect(Port::Http)?;
@@ -82,7 +82,7 @@ impl Lab {
         if Kind::under_test() != Kind::Hayloft {
             return Ok(Outcome::Skipped("a stock node has no such limits".into()));
         }
-        let before = procfs::usage(self.pid)?;
+        let before = process_usage::usage(self.pid)?;
         let mut senders = Vec::new();
         for index in 0..SENDERS {
             let mut socket = self.connect(Port::Http)?;

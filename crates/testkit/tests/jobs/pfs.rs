@@ -1,9 +1,9 @@
 //! The same programs on a mounted parallel file system: `scripts/pfs-mounted KIND cargo test ...`.
 
 use super::{Lab, python_with_clients};
-use hayloft_testkit::conf::Conf;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{Hadoop, Jvm, repository_root, scratch};
+use hayloft_testkit::hadoop_conf::Conf;
 use hayloft_testkit::{Driver, Outcome, TestkitError};
 
 /// The programs' lab, with the directory that is removed at its end.

@@ -3,7 +3,7 @@
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::procfs;
+use hayloft_testkit::process_usage;
 use hayloft_testkit::striped::{EC_CELL, EcPolicy};
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
@@ -112,14 +112,14 @@ impl Cost {
         // A JVM that has just started compiles.
         std::thread::sleep(seconds(8));
         let pid = self.cluster.node(HOLDERS).process()?.pid();
-        let before = procfs::usage(pid)?;
+        let before = process_usage::usage(pid)?;
         let gone = [self.cluster.node(0).xfer()];
         self.cluster.node(0).kill()?;
         let began = self.wait_first()?;
         self.fs
             .wait_striped(&self.paths, EcPolicy::RS_3_2, &gone, seconds(240))?;
         let wall = began.elapsed();
-        let after = procfs::usage(pid)?;
+        let after = process_usage::usage(pid)?;
         for (path, seed) in self.paths.iter().zip(0..) {
             self.fs.check(path, FILE_LEN, seed)?;
         }

@@ -4,9 +4,9 @@
 use super::Lab;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::{Kind, Node, NodeSite, VirtualSite};
-use hayloft_testkit::place::Place;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::where_processes_run::Place;
 use hayloft_testkit::{NodeSpec, Outcome, TestkitError, VolumeSpec};
 use std::path::PathBuf;
 

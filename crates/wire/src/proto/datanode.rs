@@ -259,7 +259,7 @@ wire_messages! {
         pub lease_id: Option<u64>,
     }
 
-    /// Full report of one storage; see [`crate::report`] for the buffers.
+    /// Full report of one storage; see [`crate::block_report`] for the buffers.
     pub struct StorageBlockReport = "hadoop.hdfs.datanode.StorageBlockReportProto" {
         #[prost(message, required, tag = "1")]
         pub storage: DatanodeStorage,

@@ -342,7 +342,7 @@ wire_messages! {
         pub sync_block: Option<bool>,
     }
 
-    /// Acknowledgement of a packet. See [`crate::ack`] for the codec in use.
+    /// Acknowledgement of a packet. See [`crate::pipeline_ack`] for the codec in use.
     pub struct PipelineAck = "hadoop.hdfs.PipelineAckProto" {
         #[prost(sint64, required, tag = "1")]
         pub seqno: i64,

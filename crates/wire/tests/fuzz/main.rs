@@ -126,7 +126,7 @@ fn seeds_are_valid() {
         hayloft_wire::rpc::parse_response(seed).expect("valid");
     }
     for seed in seeds::block_tokens() {
-        hayloft_wire::token::BlockTokenIdentifier::decode(&seed).expect("valid");
+        hayloft_wire::block_token::BlockTokenIdentifier::decode(&seed).expect("valid");
     }
     for seed in seeds::packets() {
         let mut buf = bytes::BytesMut::from(&seed[..]);

@@ -8,7 +8,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 use super::shell::size_of;
 use super::source::walk;
-use crate::cluster::state::{Copied, CopiedFile};
+use crate::cluster::state_directory::{Copied, CopiedFile};
 use crate::error::CliError;
 
 const BUFFER_BYTES: usize = 1 << 20;

@@ -1,5 +1,10 @@
 //! Trying a cluster out: copy a directory in, read it back, compare every byte, search a text.
 //!
+//! - `compare`: whether what came back is what went in, byte by byte
+//! - `search`: the stock MapReduce `grep` example over a text, its count checked with our own
+//! - `shell`: stock client programs, one JVM each, and local files of passing use
+//! - `source`: what to copy in: found, listed and checked before anything starts
+//!
 //! Everything goes through stock programs: `FsShell` and the MapReduce `grep` example.
 
 mod compare;
@@ -18,8 +23,8 @@ use self::compare::{compare, describe};
 use self::search::{Search, search};
 use self::shell::{ROOT, Shell, listing_of, remove, size_of};
 pub use self::source::{Source, source};
-use super::launch::{self, Launcher};
-use super::state::{Copied, StoredCluster};
+use super::start_processes::{self, Launcher};
+use super::state_directory::{Copied, StoredCluster};
 use crate::error::CliError;
 
 /// One timed copy.
@@ -234,7 +239,7 @@ fn read_back(
 }
 
 fn used(cluster: &StoredCluster) -> u64 {
-    launch::namesystem(cluster)
+    start_processes::namesystem(cluster)
         .ok()
         .and_then(|counts| counts["CapacityUsed"].as_u64())
         .unwrap_or(0)

@@ -6,7 +6,7 @@ use hayloft_console::progress::ProgressStep;
 use serde::Serialize;
 
 use super::shell::{ROOT, Shell, listing_of, remove};
-use crate::cluster::state::{Copied, CopiedFile};
+use crate::cluster::state_directory::{Copied, CopiedFile};
 use crate::error::CliError;
 
 const EXAMPLES: &str = "org.apache.hadoop.examples.ExampleDriver";

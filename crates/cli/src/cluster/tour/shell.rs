@@ -6,7 +6,7 @@ use std::time::Duration;
 use hayloft_cluster::hadoop::class;
 use hayloft_console::progress::{ProgressStep, say};
 
-use crate::cluster::launch::Launcher;
+use crate::cluster::start_processes::Launcher;
 use crate::error::CliError;
 
 /// Everything of the tour is below this.

@@ -9,7 +9,7 @@ use hayloft_wire::proto::fsimage::{
 };
 
 use super::super::age::Cutoff;
-use super::super::tree::DirTree;
+use super::super::cold_directories::DirTree;
 use super::file::{DIRECTORIES, INODES, Image, REFERENCES, STRINGS};
 use crate::error::CliError;
 

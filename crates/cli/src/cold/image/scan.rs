@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use hayloft_wire::proto::fsimage::{DirEntry, Inode, InodeFile, InodeSection, InodeType};
 
 use super::super::age::Cutoff;
+use super::super::cold_directories::{DirTree, FileClass, ScannedFile};
 use super::super::spool::{Spool, unspooled};
-use super::super::tree::{DirTree, FileClass, ScannedFile};
 use super::directories::{self, ImageDirs, is_surely};
 use super::file::{DIRECTORIES, INODES, Image};
 use crate::error::CliError;

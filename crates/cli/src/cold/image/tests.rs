@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::path::Path;
 
 use super::super::age::{ColdBy, Cutoff};
+use super::super::cold_directories::DirTree;
 use super::super::spool::Spool;
-use super::super::tree::DirTree;
 use super::made::{MadeImage, dir, file};
 use super::scan::Scan;
 use super::*;

@@ -1,6 +1,6 @@
 //! What an event takes at once of several nodes: a lost domain, a power cut.
 
-use super::case::{ClusterCase, Keeping};
+use super::described_cluster::{ClusterCase, Keeping};
 
 /// Chance of at least one where `mean` are to be expected and fall at random.
 pub fn some(mean: f64) -> f64 {

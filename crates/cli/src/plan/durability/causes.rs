@@ -2,8 +2,8 @@
 
 use hayloft_parity::ParityShape;
 
-use super::case::{ClusterCase, Keeping, hours};
-use super::chain::{UnitChain, number};
+use super::described_cluster::{ClusterCase, Keeping, hours};
+use super::markov_chain::{UnitChain, number};
 
 /// How many replicas an event takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,16 +1,29 @@
 //! `hayloft plan durability`: data lost a year, by formulas that a simulation checks.
+//!
+//! - `at_once`: what an event takes at once of several nodes: a lost domain, a power cut
+//! - `causes`: what takes replicas: how often, how many at a time, and for how long
+//! - `check_by_simulation`: the model against the simulation, where failures are frequent enough to
+//!   count losses
+//! - `described_cluster`: the cluster whose data may be lost, and how it keeps its data
+//! - `events`: units of a simulated cluster, and what happens to them
+//! - `markov_chain`: how often more units are gone at once than the others make up for
+//! - `model`: how much a cluster loses a year, by formulas
+//! - `random`: chance, with a seed
+//! - `report`: how the plan reads as text, with its verdict
+//! - `simulate`: the same cluster in virtual time, event by event
+//! - `unit_places`: where the units of a simulated cluster lie
 
 mod at_once;
-mod case;
 mod causes;
-mod chain;
-mod check;
+mod check_by_simulation;
+mod described_cluster;
 mod events;
+mod markov_chain;
 mod model;
-mod place;
 mod random;
 mod report;
 mod simulate;
+mod unit_places;
 
 use std::process::ExitCode;
 
@@ -20,8 +33,8 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::json::print_json;
 
-use self::case::{ClusterCase, Keeping, YEAR_SECONDS, hours, rate_of};
-use self::check::CheckedRow;
+use self::check_by_simulation::CheckedRow;
+use self::described_cluster::{ClusterCase, Keeping, YEAR_SECONDS, hours, rate_of};
 use self::model::LossForecast;
 
 /// Where the defaults come from.
@@ -184,8 +197,9 @@ fn planned(args: &DurabilityArgs) -> Result<DurabilityPlan, String> {
             } else {
                 1
             };
-            let raised = check::raised(keeping, domains);
-            let row = check::checked(&raised, keeping, *apart, args.seed, args.years)?;
+            let raised = check_by_simulation::raised(keeping, domains);
+            let row =
+                check_by_simulation::checked(&raised, keeping, *apart, args.seed, args.years)?;
             plan.checked.push(row);
         }
     }

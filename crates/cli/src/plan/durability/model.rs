@@ -7,9 +7,9 @@
 use serde::Serialize;
 
 use super::at_once::{cut_shares, lost_with_others, shared_domain, some, some_in_outage};
-use super::case::{ClusterCase, Keeping};
 use super::causes::{Cause, Takes, causes, data_part, waiting};
-use super::chain::UnitChain;
+use super::described_cluster::{ClusterCase, Keeping};
+use super::markov_chain::UnitChain;
 
 /// Losses a year.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -106,8 +106,8 @@ pub fn forecast(
         lost_bytes: lost_share * stored_bytes,
         nines: (lost_share > 0.0).then(|| -lost_share.log10()),
         unreadable: all_of,
-        disk_hours: disk_years / super::case::hours(1.0),
-        host_hours: host_years / super::case::hours(1.0),
+        disk_hours: disk_years / super::described_cluster::hours(1.0),
+        host_hours: host_years / super::described_cluster::hours(1.0),
     })
 }
 
@@ -217,7 +217,7 @@ fn one_by_one_events(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::durability::case::hours;
+    use crate::plan::durability::described_cluster::hours;
 
     fn case() -> ClusterCase {
         ClusterCase {

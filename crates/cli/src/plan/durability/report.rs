@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::DurabilityPlan;
-use super::case::Keeping;
-use super::check::{CheckedRow, RUNS, WITHIN};
+use super::check_by_simulation::{CheckedRow, RUNS, WITHIN};
+use super::described_cluster::Keeping;
 use super::model::LossForecast;
 
 /// Nines by which one way may be behind another and still stand for it.

@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
-use super::case::{ClusterCase, Keeping};
+use super::described_cluster::{ClusterCase, Keeping};
 use super::events::{ClusterEvent, DueEvent, PARITY, UnitState};
-use super::place::{UnitPlaces, index};
 use super::random::SeededRandom;
+use super::unit_places::{UnitPlaces, index};
 
 /// What a run lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -102,7 +102,7 @@ impl<'a> Simulation<'a> {
             ClusterEvent::HostDies => case.host_rate * f64::from(case.nodes),
             ClusterEvent::DomainDies => case.domain_rate * f64::from(case.domains),
             ClusterEvent::Outage => case.outages,
-            _ => case.latent_rate * super::chain::number(self.places.units.len()),
+            _ => case.latent_rate * super::markov_chain::number(self.places.units.len()),
         };
         if rate > 0.0 {
             let years = self.random.exponential() / rate;

@@ -1,6 +1,13 @@
 //! `plugin:/path.so`: an engine from outside, through the C interface of
 //! `plugins/hayloft_engine.h`.
 //!
+//! - `abi`: `plugins/hayloft_engine.h` as Rust sees it
+//! - `load_and_check`: a shared object is loaded, and its table checked before anything in it is
+//!   called
+//! - `object`: the file of a shared object
+//! - `plugin_file`: an open file of a plug-in: its functions, and what they answer checked
+//! - `trial`: a shared object is loaded in a process of its own before it is loaded in this one
+//!
 //! What a plug-in answers is checked like what a disk answers: counts against what was asked,
 //! errors against the range of errnos. A call that does not end fails the volume, as with a disk
 //! that hangs. A plug-in that crashes takes the process with it: nothing can be done about that in
@@ -12,9 +19,9 @@
 )]
 
 pub mod abi;
-mod file;
+mod load_and_check;
 mod object;
-mod table;
+mod plugin_file;
 mod trial;
 
 use std::ffi::{CStr, CString, c_void};
@@ -24,13 +31,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
-use crate::blocking::BlockingEngine;
+use crate::blocking_engine::BlockingEngine;
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::locks;
 use crate::types::{Capabilities, OpenMode};
 use abi::EngineTable;
-use file::PluginFile;
-use table::LoadedTable;
+use load_and_check::LoadedTable;
+use plugin_file::PluginFile;
 pub use trial::{load_plugin_for_trial, try_plugins_by};
 
 /// What the configuration has before the path of a plug-in.

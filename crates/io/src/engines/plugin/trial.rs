@@ -14,11 +14,11 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::load_and_check::{self, LoadedTable};
 use super::object;
-use super::table::{self, LoadedTable};
-use crate::apart;
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::locks;
+use crate::one_line_process;
 
 /// An object that takes longer to load is refused.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -47,8 +47,8 @@ pub fn try_plugins_by(program: &Path, words: &[&str]) {
 /// # Errors
 /// When there is no standard output to say it to.
 pub fn load_plugin_for_trial(path: &Path) -> io::Result<()> {
-    let line = apart::Line::take()?;
-    match table::load(path) {
+    let line = one_line_process::Line::take()?;
+    match load_and_check::load(path) {
         Ok(_) => line.say(LOADED),
         Err(why) => line.say(&why),
     }
@@ -62,10 +62,10 @@ pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
     let identity = object::look_at(path)?;
     let known = || locks::lock(&LOADED_HERE);
     if known().contains(path) {
-        return table::load(path);
+        return load_and_check::load(path);
     }
     let Some((program, words)) = TRIER.get() else {
-        return table::load(path);
+        return load_and_check::load(path);
     };
     let answer = tried(Command::new(program).args(words).arg(path));
     match answer.map_err(|e| format!("it cannot be tried in a process of its own: {e}"))? {
@@ -77,7 +77,7 @@ pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
     if !identity.is_at(path) {
         return Err(changed());
     }
-    let loaded = table::load(path)?;
+    let loaded = load_and_check::load(path)?;
     if !identity.is_at(path) {
         return Err(changed());
     }
@@ -94,7 +94,7 @@ fn tried(command: &mut Command) -> io::Result<Result<String, String>> {
             let error = IoError::from_std(IoOp::Open, Path::new(""), error);
             error.kind() == IoErrorKind::Retry
         };
-        match apart::ask(command, LIMIT) {
+        match one_line_process::ask(command, LIMIT) {
             Err(error) if lacks(&error) && Instant::now() < deadline => {
                 std::thread::sleep(AGAIN_AFTER);
             }

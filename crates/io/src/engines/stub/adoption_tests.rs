@@ -37,7 +37,7 @@ fn a_device_that_is_not_the_volume_s_is_refused() {
     fs::create_dir(used.path().join("current")).expect("creates");
     fs::write(used.path().join("current/VERSION"), "").expect("writes");
     error(used.path(), &Memory::new(), "must be a new one");
-    fs::write(other.path().join(device::NAME_FILE), "nonsense").expect("writes");
+    fs::write(other.path().join(whose_device::NAME_FILE), "nonsense").expect("writes");
     error(other.path(), &second, "names no device");
 }
 

@@ -12,27 +12,33 @@ use super::*;
 use crate::class::IoClass;
 use crate::data_files::DataFiles;
 use crate::disk::{Disk, DiskConfig};
-use crate::meta::Meta;
+use crate::names_and_directories::Meta;
 
 fn attribute(path: &Path) -> Vec<u8> {
     let mut bytes = [0; 4096];
-    let n = getxattr(path, place::ATTRIBUTE, &mut bytes[..]).expect("there");
+    let n = getxattr(path, extents_attribute::ATTRIBUTE, &mut bytes[..]).expect("there");
     bytes[..n].to_vec()
 }
 
 fn set_attribute(path: &Path, bytes: &[u8]) {
-    setxattr(path, place::ATTRIBUTE, bytes, XattrFlags::empty()).expect("sets");
+    setxattr(
+        path,
+        extents_attribute::ATTRIBUTE,
+        bytes,
+        XattrFlags::empty(),
+    )
+    .expect("sets");
 }
 
 /// Has the stub name `extents`, as if it had been given them.
 fn name_extents(engine: &Stubs<Memory>, path: &Path, extents: &[Extent]) {
     let file = fs::File::open(path).expect("there");
-    place::write(&file, &engine.0.adopted.id, extents).expect("sets");
+    extents_attribute::write(&file, &engine.0.adopted.id, extents).expect("sets");
 }
 
 fn extents_of(engine: &Stubs<Memory>, path: &Path) -> Vec<Extent> {
     let file = fs::File::open(path).expect("there");
-    place::read(&file, &engine.0.adopted.id, engine.0.units, 0).expect("has some")
+    extents_attribute::read(&file, &engine.0.adopted.id, engine.0.units, 0).expect("has some")
 }
 
 fn remove(engine: &Stubs<Memory>, path: &Path) {

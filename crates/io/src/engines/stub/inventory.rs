@@ -7,9 +7,9 @@ use std::path::Path;
 use rustix::fs::getxattr;
 use tracing::warn;
 
-use super::device::HEADER;
-use super::room::{Extent, Room, UNIT};
-use super::{DeviceId, PLAIN_SUFFIX, place};
+use super::free_units::{Extent, Room, UNIT};
+use super::whose_device::HEADER;
+use super::{DeviceId, PLAIN_SUFFIX, extents_attribute};
 use crate::data_files::DEPTH_MAX;
 use crate::engines::inode::{InodeFacts, InodeKey};
 use crate::error::{IoError, IoOp};
@@ -85,7 +85,7 @@ impl Walk<'_> {
         if !self.seen.insert(facts.key) {
             return Ok(());
         }
-        match place::read(&file, self.device, self.units, facts.len) {
+        match extents_attribute::read(&file, self.device, self.units, facts.len) {
             Ok(extents) => {
                 for extent in extents {
                     self.claim(path, facts.key, extent);
@@ -119,6 +119,6 @@ impl Walk<'_> {
 /// Whether it is a replica's data, or was it under another name.
 fn is_stub(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let has_place = || getxattr(path, place::ATTRIBUTE, &mut [0_u8; 0][..]).is_ok();
+    let has_place = || getxattr(path, extents_attribute::ATTRIBUTE, &mut [0_u8; 0][..]).is_ok();
     !name.ends_with(PLAIN_SUFFIX) && (name.starts_with("blk_") || has_place())
 }

@@ -1,5 +1,12 @@
 //! Stub files: for engines whose bytes are not in the kernel's files.
 //!
+//! - `extents_attribute`: where the content of a stub is
+//! - `free_units`: which units of a device are free
+//! - `inventory`: what the stubs of a volume have of its device: found by a walk
+//! - `stub_file`: an open stub: its content is on the device
+//! - `whose_device`: whose a device is: its first bytes and a file in the volume's directory name
+//!   each other
+//!
 //! The names of replicas stay files in the volume's directory, so that walks, renames, hard links
 //! and deletes work as ever. Such a file is sparse and has its true length. An extended attribute
 //! says where on the device its content is, and is set before the length grows. Files whose names
@@ -18,28 +25,28 @@
 //!
 //! [`Meta`]: crate::Meta
 
-mod device;
-mod file;
+mod extents_attribute;
+mod free_units;
 mod inventory;
-mod place;
-mod room;
+mod stub_file;
+mod whose_device;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::file::{RegularFile, open_regular};
 use super::inode::{InodeFacts, InodeKey};
-use crate::blocking::{Blocking, BlockingEngine, Elsewhere};
+use super::regular_file::{RegularFile, open_regular};
+use crate::blocking_engine::{Blocking, BlockingEngine, Elsewhere};
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::locks;
 use crate::space::Space;
 use crate::types::{Capabilities, OpenMode, SyncKind};
-use device::Adopted;
-use file::{Stub, StubFile};
+use free_units::{Extent, UNIT};
 use inventory::Inventory;
-use room::{Extent, UNIT};
+use stub_file::{Stub, StubFile};
+use whose_device::Adopted;
 
 /// Random, the same in the device's first bytes, the directory, and each stub.
 type DeviceId = [u8; 16];
@@ -117,7 +124,7 @@ impl<D: Blocking> Stubs<D> {
         root: &Path,
         wipe: bool,
     ) -> Result<Self, IoError> {
-        let adopted = device::adopt(&device, root, wipe)?;
+        let adopted = whose_device::adopt(&device, root, wipe)?;
         Ok(Self(Arc::new(StubVolume {
             name,
             capabilities: Capabilities {
@@ -239,7 +246,8 @@ impl<D: Blocking> StubVolume<D> {
             Some(stub) => stub,
             None => {
                 let contested = self.with_inventory(|i| i.contested.contains(&facts.key))?;
-                let extents = place::read(&file, &self.adopted.id, self.units, facts.len);
+                let extents =
+                    extents_attribute::read(&file, &self.adopted.id, self.units, facts.len);
                 let stub = Stub::new(extents.map_err(damaged)?, facts.len, contested);
                 let earlier = locks::lock(&self.unflushed).files.remove(&facts.key);
                 stub.set_dirty_since(earlier.map(|(since, _)| since));
@@ -333,7 +341,7 @@ impl<D: Blocking> Elsewhere for Stubs<D> {
         self.0.let_go()?;
         let free = self.0.with_inventory(|i| i.room.free_units())? * UNIT;
         Ok(Space {
-            capacity: self.0.units * UNIT - device::HEADER,
+            capacity: self.0.units * UNIT - whose_device::HEADER,
             free,
             available: free,
         })
@@ -344,10 +352,10 @@ impl<D: Blocking> Elsewhere for Stubs<D> {
     }
 
     fn probe(&self) -> Result<(), IoError> {
-        device::is_still(&self.0.device, &self.0.root, &self.0.adopted.id)?;
+        whose_device::is_still(&self.0.device, &self.0.root, &self.0.adopted.id)?;
         // Without it no stub can be opened.
         self.0.with_inventory(|_| ())?;
-        device::probe(&self.0.device, &self.0.root, || self.0.flush())
+        whose_device::probe(&self.0.device, &self.0.root, || self.0.flush())
     }
 }
 

@@ -262,7 +262,7 @@ fn what_was_acknowledged_is_there_after_a_stop_at_any_step() {
         let id = engine.0.adopted.id;
         std::mem::forget(file);
         std::mem::forget(engine);
-        drop(device::Adopted { id, size: 0 });
+        drop(whose_device::Adopted { id, size: 0 });
         let engine = stubs(dir.path(), &device).expect("opens");
         let there = get(&engine, &path);
         assert!(

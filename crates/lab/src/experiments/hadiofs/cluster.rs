@@ -16,7 +16,7 @@ use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::repository_root;
 use hayloft_testkit::node::{Kind, Node, NodeSpec, VolumeSpec};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, machine, procfs};
+use hayloft_testkit::{Cluster, Driver, machine, process_usage};
 
 const PATH: &str = "/hadiofs";
 /// What a device has beside the rounds' files, chunks.
@@ -137,7 +137,7 @@ impl Hadiofs {
         let (mut all, mut waited) = (0.0, waited_s(self.client.pid()));
         for at in nodes {
             let pid = self.cluster.node(*at).process()?.pid();
-            let used = procfs::usage(pid)?;
+            let used = process_usage::usage(pid)?;
             all += used.user_s + used.system_s;
             waited += waited_s(pid);
         }

@@ -12,10 +12,10 @@ use crate::runner::record::PeerFigures;
 use crate::runner::{PeerTurn, Run};
 use crate::up::Testbed;
 use crate::workload::{self, Moved, PHASE_LIMIT};
-use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::{Driver, ToolRun};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
+use hayloft_testkit::hadoop_conf::Conf;
 use hayloft_testkit::yarn::{FinishedJob, Yarn};
 
 /// What the part is called.

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use hayloft_testkit::conf::Conf;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::repository_root;
+use hayloft_testkit::hadoop_conf::Conf;
 use hayloft_testkit::mounts::run;
-use hayloft_testkit::place::{Place, inside};
 use hayloft_testkit::process::{Process, Spawn};
 use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::where_processes_run::{Place, inside};
 
 use crate::net;
 use crate::up::Testbed;

@@ -11,9 +11,9 @@ use crate::runner::record::{PeerFigures, WARM};
 use crate::sample::Watch;
 use crate::up::Testbed;
 use crate::workload::{self, WorkloadPhase};
-use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::{Driver, PendingCall};
 use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop_conf::Conf;
 
 /// What a client writes and reads to warm nodes, MiB.
 const WARM_UP_MIB: u64 = 64;

@@ -9,7 +9,7 @@ use crate::runner::{OURS, PeerTurn, Run};
 use crate::sample::Watch;
 use crate::workload::{self, WorkloadPhase};
 use hayloft_testkit::error::Result;
-use hayloft_testkit::procfs;
+use hayloft_testkit::process_usage;
 
 /// The virtual nodes, and by which directories the stock ones are.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -91,7 +91,7 @@ fn round(
     let nodes = || on.0.nodes().iter().map(|node| node.pid());
     let used = || {
         nodes().try_fold((0.0, 0.0), |(user, system), pid| {
-            let usage = procfs::usage(pid)?;
+            let usage = process_usage::usage(pid)?;
             Ok((user + usage.user_s, system + usage.system_s))
         })
     };
@@ -100,7 +100,7 @@ fn round(
     let after: (f64, f64) = used()?;
     let mut pss_kib = 0;
     for pid in nodes() {
-        pss_kib += procfs::pss_kib(pid)?;
+        pss_kib += process_usage::pss_kib(pid)?;
     }
     for (at, client) in on.1.iter().enumerate() {
         client.fs(&["-rm", "-r", "-skipTrash", &workload::path(number, at)])?;

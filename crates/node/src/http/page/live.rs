@@ -12,11 +12,11 @@ use hayloft_store::HeldByUpgrades;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::super::metrics::parity_states;
-use super::super::{WebHost, beans};
-use super::averages::sum;
+use super::super::prom_state::parity_states;
+use super::super::{WebHost, jmx_state_beans};
 use super::finding::Finding;
-use super::findings::findings;
+use super::slow_on_average::sum;
+use super::what_is_wrong::findings;
 use crate::activity::millis;
 use crate::memory::resident_bytes;
 use crate::namenode::ActorInfo;
@@ -25,7 +25,7 @@ use crate::xceiver::Activity;
 /// Everything as of now.
 pub fn live(host: &dyn WebHost) -> Value {
     let (identity, stats) = (host.identity(), host.stats());
-    let (capacity, used, remaining) = beans::space(host);
+    let (capacity, used, remaining) = jmx_state_beans::space(host);
     let (told, actors) = (host.disks(), host.actors());
     let (disks, now) = (&told.what, told.at);
     let (report, held) = (host.volumes(), host.store().held_by_upgrades());

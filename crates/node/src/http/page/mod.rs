@@ -1,11 +1,17 @@
 //! `/`: the node at a glance, in one page without external resources. It has the numbers as of
 //! now in plain tables; its script draws what `/live` tells.
+//!
+//! - `finding`: one thing that is wrong or slow at a node
+//! - `live`: `/live`: what the page draws, as JSON
+//! - `slow_on_average`: classes of transfers that take long on average, and why
+//! - `units`: sizes and times for people
+//! - `what_is_wrong`: what is slow or wrong, and why, in words: one sentence each
 
-mod averages;
 mod finding;
-mod findings;
 mod live;
+mod slow_on_average;
 mod units;
+mod what_is_wrong;
 
 use std::fmt::Write as _;
 
@@ -13,7 +19,7 @@ use serde_json::Value;
 
 pub use live::live;
 
-use super::pages::marked_up;
+use super::conf_stacks_loglevel::marked_up;
 use units::time;
 
 const STYLE: &str = include_str!("page.css");

@@ -1,5 +1,13 @@
 //! TLS of the web port: key and certificates of Hadoop's `ssl-server.xml`, read again when the
 //! keystore or the truststore changes.
+//!
+//! - `clients`: certificates of clients: who signed them is in a truststore, which keytool makes
+//! - `der`: bytes of keystores and keys, taken apart
+//! - `ec_keys`: keys of elliptic curves as rustls takes them
+//! - `jks`: Java's own format of keystores
+//! - `key_pair`: a private key with its certificates
+//! - `keystore`: what keystores of Java's hold
+//! - `suites`: cipher suites by the names that Java has for them
 
 mod clients;
 mod der;

@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::WebHost;
-use super::patience::Peer;
+use super::stalled_connections::Peer;
 use caller::NameNodeGroups;
 use hayloft_client::{ClientSettings, FileClient, FileTransfer, StripeRoom, Turns};
 use parameters::Parameters;

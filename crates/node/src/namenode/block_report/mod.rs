@@ -1,4 +1,6 @@
 //! Full block reports: what they hold, and sending them.
+//!
+//! - `lease`: when the next full block report to a NameNode is due, and under which lease
 
 mod lease;
 
@@ -8,19 +10,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_store::{ReplicaReport, StorageInfo};
+use hayloft_wire::block_report::{self as wire_report, ReportEncoder};
 use hayloft_wire::ids::{PoolId, ReplicaState};
 use hayloft_wire::proto::datanode::{
     BlockReportContext, BlockReportRequest, BlockReportResponse, StorageBlockReport,
 };
-use hayloft_wire::report::{self as wire_report, ReportEncoder};
 use tokio::time::Instant;
 
 use crate::activity::Timed;
-use crate::namenode::actor::Actor;
+use crate::namenode::actor_news::Actor;
 use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::inventory::Inventory;
-use crate::namenode::order::Order;
-use crate::namenode::pool::PoolService;
+use crate::namenode::pool_service::PoolService;
+use crate::namenode::queued_command::Order;
 use crate::namenode::{ibr, settings};
 use hayloft_conf::keys;
 use hayloft_rpc::RpcError;

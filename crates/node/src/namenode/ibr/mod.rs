@@ -1,5 +1,7 @@
 //! Sends incremental block reports: received blocks at once, the rest with them or at the pace of
 //! heartbeats. A client's `close` waits for this.
+//!
+//! - `queue`: what a NameNode has not been told yet
 
 mod queue;
 
@@ -16,9 +18,9 @@ use hayloft_wire::proto::datanode::{
 use tokio::time::Instant;
 
 use crate::activity::Timed;
-use crate::namenode::actor::Actor;
+use crate::namenode::actor_news::Actor;
 use crate::namenode::heartbeat::wire_storage;
-use crate::namenode::pool::PoolService;
+use crate::namenode::pool_service::PoolService;
 use crate::namenode::settings;
 use hayloft_conf::keys;
 use hayloft_rpc::RpcError;

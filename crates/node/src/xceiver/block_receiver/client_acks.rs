@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::xceiver::block_receiver::packet_responder::PacketResponder;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::patience::{Patience, silence};
+use crate::xceiver::net::silence_limit::{Patience, silence};
 
 /// While more is there to be received, acknowledgements wait until those of so many bytes go with
 /// one send. It is a fifth of what the usual client has on its way. Each send wakes up the writer,

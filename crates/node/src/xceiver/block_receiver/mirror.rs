@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use hayloft_wire::ack::PipelineAck;
+use hayloft_wire::pipeline_ack::PipelineAck;
 use tokio::time::Instant;
 
 use crate::outliers::PeerClock;
 use crate::xceiver::block_receiver::packet_responder::FromMirror;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::patience::{Patience, silence};
+use crate::xceiver::net::silence_limit::{Patience, silence};
 
 /// Runs that may wait for the next node.
 const WAITING_RUNS: usize = 8;

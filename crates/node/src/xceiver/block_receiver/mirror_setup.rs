@@ -7,7 +7,7 @@ use hayloft_wire::transfer::{BlockOpResponse, Status, WriteRequest};
 
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::peer;
+use crate::xceiver::net::connect_to_node;
 use crate::xceiver::settings::Settings;
 
 /// The request as the next node gets it: without itself in the lists of targets, its own storage
@@ -67,12 +67,12 @@ pub async fn open(
     wait_for_answer: bool,
 ) -> Result<(Conn, SetUp), XferError> {
     let hops = message.targets.len() + 1;
-    let mut conn = peer::connect(settings, &next.id, hops).await?;
-    peer::request(&conn, message).await?;
+    let mut conn = connect_to_node::connect(settings, &next.id, hops).await?;
+    connect_to_node::request(&conn, message).await?;
     if !wait_for_answer {
         return Ok((conn, SetUp::fine()));
     }
-    let response = peer::response(&mut conn).await?;
+    let response = connect_to_node::response(&mut conn).await?;
     let set_up = SetUp {
         status: response.outcome(),
         first_bad_link: response.first_bad_link().to_owned(),

@@ -1,17 +1,32 @@
 //! WRITE_BLOCK: receiving a block, as any node of a pipeline and in every stage.
+//!
+//! - `client_acks`: the acknowledgements of a client's pipeline on their way to the client
+//! - `completion`: the end of a block: the replica is completed, and the NameNode told
+//! - `data_phase`: the data phase of a write: one task receives
+//! - `end_signals`: what ends a write, or interrupts it, from outside
+//! - `mirror`: the next node of a pipeline while data flows
+//! - `mirror_setup`: the next node of a pipeline: connecting, asking it, and what it says
+//! - `open_replica`: the replica that a write goes to, opened as the stage says
+//! - `packet_responder`: acknowledgements of a pipeline
+//! - `phase`: how far the receiving of a block is, and what follows
+//! - `replica_sink`: where the packets of a block being received go
+//! - `verify_packets`: how packets follow each other in a block, and whether their data is what was
+//!   sent
+//! - `when_to_write`: when less than a full write buffer is written
+//! - `write_counts`: what is taken down about a block while it is received
 
 mod client_acks;
 pub mod completion;
-mod gathering;
+pub mod data_phase;
+mod end_signals;
 mod mirror;
 mod mirror_setup;
 mod open_replica;
 mod packet_responder;
 mod phase;
-pub mod pipeline;
 pub mod replica_sink;
-mod signals;
-pub mod verify;
+pub mod verify_packets;
+mod when_to_write;
 mod write_counts;
 
 use std::time::Duration;
@@ -26,12 +41,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::outliers::PeerClock;
 use crate::xceiver::block_receiver::completion::Finish;
+use crate::xceiver::block_receiver::data_phase::Ends;
 use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::mirror_setup::{SetUp, next_hop};
 use crate::xceiver::block_receiver::open_replica::open_replica;
-use crate::xceiver::block_receiver::pipeline::Ends;
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
-use crate::xceiver::block_receiver::verify::IncomingBlock;
+use crate::xceiver::block_receiver::verify_packets::IncomingBlock;
 use crate::xceiver::block_receiver::write_counts::WriteRecord;
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
@@ -121,7 +136,7 @@ pub async fn write_block(
         throttle: &x.throttles().write,
         acks,
     };
-    let outcome = pipeline::run(x, &settings, incoming, ends).await;
+    let outcome = data_phase::run(x, &settings, incoming, ends).await;
     if kind == WriterKind::Client
         && matches!(
             outcome,

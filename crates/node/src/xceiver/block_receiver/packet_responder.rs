@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use hayloft_store::{AckHandle, StoreError};
-use hayloft_wire::ack::{Ecn, Hop, PipelineAck, Slow, UNKNOWN_SEQNO};
 use hayloft_wire::ids::PoolId;
+use hayloft_wire::pipeline_ack::{Ecn, Hop, PipelineAck, Slow, UNKNOWN_SEQNO};
 use hayloft_wire::transfer::Status;
 use tokio::time::Instant;
 

@@ -24,7 +24,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::Instrument as _;
 
 use crate::xceiver::block_receiver::completion::{End, Finish, complete_replica};
-use crate::xceiver::block_receiver::gathering::Gathering;
+use crate::xceiver::block_receiver::when_to_write::Gathering;
 use crate::xceiver::block_receiver::write_counts::{self, DiskClock};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::packet::PacketBatch;

@@ -1,5 +1,11 @@
 //! Replica data into a socket, as packets: for readers, copies and transfers.
 //!
+//! - `checksums`: checksums of a replica on its way to a socket: read for many pieces at a time
+//! - `from_cache`: packets whose data the kernel takes from the page cache (sendfile)
+//! - `packets`: a range of a replica as a stream of packets
+//! - `range`: which bytes a reader gets: whole chunks, because only they have checksums
+//! - `source`: pieces of a replica on their way to a socket
+//!
 //! Data goes out in pieces, the next ones being read while one is sent.
 //!
 //! - What is not in the page cache is read through the volume's engine in large pieces into pooled

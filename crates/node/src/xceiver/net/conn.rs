@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::activity::nanos;
 use crate::xceiver::error::XferError;
-use crate::xceiver::net::patience::within;
+use crate::xceiver::net::silence_limit::within;
 use crate::xceiver::settings::Settings;
 
 /// Bytes taken from the socket at a time while messages are expected. Small: an idle connection

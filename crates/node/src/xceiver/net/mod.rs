@@ -1,8 +1,15 @@
 //! Connections, their threads and their limits.
+//!
+//! - `conn`: a data transfer connection: timeouts on every wait, messages in, bytes out
+//! - `connect_to_node`: the client side: connections to other nodes
+//! - `loopback_congestion`: connections that do not leave the host are not paced
+//! - `silence_limit`: how long a connection may be silent
+//! - `threads`: the threads that connections are served by
+//! - `throttle`: bandwidth limits: token buckets whose rate can change while they are waited on
 
 pub mod conn;
+pub mod connect_to_node;
 pub mod loopback_congestion;
-pub mod patience;
-pub mod peer;
+pub mod silence_limit;
 pub mod threads;
 pub mod throttle;

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::daemon::means::keep_a_blocking_thread;
+use crate::daemon::process_limits::keep_a_blocking_thread;
 
 /// Threads at most, however many processors there are.
 const THREADS_MAX: usize = 64;

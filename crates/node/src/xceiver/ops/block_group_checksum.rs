@@ -16,7 +16,7 @@ use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::peer;
+use crate::xceiver::net::connect_to_node;
 use crate::xceiver::reconstruction::{InternalReplica, StripedGroup, checksum_of_lost};
 use crate::xceiver::stats::Activity;
 use hayloft_client::stripe::{self, Stripe};
@@ -235,7 +235,7 @@ async fn ask_node(
         (!settings.group_checksum_timeout.is_zero()).then_some(settings.group_checksum_timeout);
     // A client waits for the whole group: a host that is gone must not take the time that a
     // pipeline would have.
-    let connecting = peer::link(&settings, node, limit);
+    let connecting = connect_to_node::link(&settings, node, limit);
     let mut link = tokio::time::timeout(limit.unwrap_or(Duration::MAX), connecting)
         .await
         .map_err(|_| XferError::remote(node.xfer_addr(), "does not take connections"))??;

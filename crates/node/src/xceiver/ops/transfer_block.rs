@@ -18,7 +18,7 @@ use crate::xceiver::block_sender::{BlockSender, CachePolicy};
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::peer;
+use crate::xceiver::net::connect_to_node;
 use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::ops::read_block::{self, after_read_error};
 use crate::xceiver::stats::Activity;
@@ -157,7 +157,8 @@ async fn copy_to(
             "a copy of {block} without a target"
         )));
     };
-    let mut conn = peer::connect(&settings, &first.id, message.targets.len() + 1).await?;
+    let mut conn =
+        connect_to_node::connect(&settings, &first.id, message.targets.len() + 1).await?;
     let node = first.id.xfer_addr();
     let mut head = BytesMut::new();
     transfer::encode_request(&message, &mut head);

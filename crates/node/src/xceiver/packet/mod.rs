@@ -1,8 +1,12 @@
 //! Packets as they come in: parsed and checked once, here.
+//!
+//! - `buffer_wait`: the wait of a stream for a receive buffer
+//! - `from_socket`: packets out of a socket, in batches, without copying their data
+//! - `in_place`: packets received straight to their place in write buffers
 
 mod buffer_wait;
+pub mod from_socket;
 pub mod in_place;
-pub mod receiver;
 
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@ use futures_util::future::try_join;
 use hayloft_coder::{Coder, CoderError};
 use hayloft_wire::checksum::DataChecksum;
 
-use super::group::StripedGroup;
-use super::sources::Sources;
+use super::choose_sources::Sources;
+use super::what_is_left::StripedGroup;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::settings::Settings;

@@ -1,5 +1,15 @@
 //! Reconstruction of striped files: internal blocks that were lost, from those that are left.
 //!
+//! - `check_order`: the NameNode's order to reconstruct blocks of a striped group, checked
+//! - `choose_sources`: the internal blocks that a reconstruction reads, each from one of its
+//!   replicas
+//! - `decode`: lost blocks from those that are left, window after window
+//! - `internal_block`: one internal block, read from its start or from later on, in order, and
+//!   verified
+//! - `lost_block_checksum`: the checksum of an internal block that no node has, or answers for
+//! - `targets`: where reconstructed blocks go: a stream to each target
+//! - `what_is_left`: a striped group, and what is left of it
+//!
 //! ```text
 //! other nodes, own disk ──> SourceStream ─┐             ┌──> TargetStreams ──> other nodes
 //!                           SourceStream ─┼─> Decoding ─┤
@@ -13,13 +23,13 @@
 //! the width of a group, memory by a share of that for block data, taken as one buffer. Besides,
 //! each connection with a source has some 64 KiB, and 16 MiB where chunks are that large.
 
+mod check_order;
+mod choose_sources;
 mod decode;
-mod digest;
-mod group;
-mod order;
-mod source;
-mod sources;
+mod internal_block;
+mod lost_block_checksum;
 mod targets;
+mod what_is_left;
 
 use std::sync::Arc;
 
@@ -31,12 +41,12 @@ use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::settings::ReconstructionSettings;
 use crate::xceiver::stats::Activity;
+use check_order::{Order, Target};
 use decode::Decoding;
-use order::{Order, Target};
 use targets::TargetStreams;
 
-pub use digest::checksum_of_lost;
-pub use group::{InternalReplica, StripedGroup};
+pub use lost_block_checksum::checksum_of_lost;
+pub use what_is_left::{InternalReplica, StripedGroup};
 
 /// Rebuilds lost blocks of a striped group on other nodes (the NameNode's order to reconstruct).
 /// The node's xmits count it from this call to the end of the future, also while it waits for its

@@ -8,14 +8,14 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Stage};
 
+use super::check_order::Target;
 use super::decode::Sink;
-use super::order::Target;
 use crate::xceiver::block_sender::packets::Packets;
 use crate::xceiver::block_sender::range::Range;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::peer;
+use crate::xceiver::net::connect_to_node;
 use crate::xceiver::ops::transfer_block::node_info;
 use crate::xceiver::settings::Settings;
 
@@ -110,7 +110,7 @@ impl TargetStream {
             packets: None,
             sums: Vec::new(),
         };
-        match peer::connect(settings, &target.node.id, 1).await {
+        match connect_to_node::connect(settings, &target.node.id, 1).await {
             Ok(conn) => {
                 let mut head = BytesMut::new();
                 let request = write_request(x, target, block, checksum);

@@ -3,11 +3,11 @@
 use std::io;
 
 use bytes::{Bytes, BytesMut};
-use hayloft_wire::ack::{Hop, PipelineAck};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::frame;
 use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::packet::{PacketHeader, PacketParser, encode_packet};
+use hayloft_wire::pipeline_ack::{Hop, PipelineAck};
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Stage, Status};

@@ -2,10 +2,10 @@
 //! guess.
 
 use bytes::BytesMut;
-use hayloft_wire::ack::{PipelineAck, UNKNOWN_SEQNO};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::StorageType;
 use hayloft_wire::packet::{PacketHeader, encode_packet};
+use hayloft_wire::pipeline_ack::{PipelineAck, UNKNOWN_SEQNO};
 use hayloft_wire::transfer::{Stage, Status};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

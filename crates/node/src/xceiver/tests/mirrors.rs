@@ -3,11 +3,11 @@
 use bytes::BytesMut;
 use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule, Faults};
-use hayloft_wire::ack::{Hop, PipelineAck, UNKNOWN_SEQNO};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::frame;
 use hayloft_wire::ids::ReplicaState;
 use hayloft_wire::packet::PacketParser;
+use hayloft_wire::pipeline_ack::{Hop, PipelineAck, UNKNOWN_SEQNO};
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpRequest, Stage, Status};
 use tokio::net::TcpListener;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use hayloft_wire::ack::{Ecn, Slow};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::{ReplicaState, StorageType};
+use hayloft_wire::pipeline_ack::{Ecn, Slow};
 use hayloft_wire::transfer::{Stage, Status};
 
 use super::super::{Activity, Settings};

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::server::session::{Action, Header, Session};
+use crate::server::negotiation::{Action, Header, Session};
 
 fn any_frame() -> impl Strategy<Value = Bytes> {
     let sensible = prop_oneof![

@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use hayloft_wire::rpc::names;
 
 use super::fault::{RpcFault, java};
-use super::session::{Caller, RpcCall};
+use super::negotiation::{Caller, RpcCall};
 use super::{Limits, Service, serve};
 
 /// Answers `echo` with its request, `sleep` after a while, and refuses the rest.

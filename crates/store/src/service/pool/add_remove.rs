@@ -11,12 +11,12 @@ use tracing::{info, warn};
 
 use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::found_at_start::{self, Progress};
 use crate::layout::names::CURRENT;
-use crate::load::{self, Progress};
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, Slot};
-use crate::service::pool::join::{Joining, add_slice, adopt};
 use crate::service::pool::version_again;
+use crate::service::pool::volume_joins::{Joining, add_slice, adopt};
 use crate::service::startup;
 use crate::state::StoreState;
 use crate::types::{PoolSpec, StartOption};
@@ -265,7 +265,7 @@ async fn refuse_with_replicas(store: &Arc<StoreState>, id: &PoolId) -> Result<()
         let found = volume
             .meta(IoClass::Delete)
             .run(IoOp::List, &root, move |root| {
-                load::first_replica(root)
+                found_at_start::first_replica(root)
                     .map_err(|e| IoError::from_std(IoOp::List, root, &e).with_context(e))
             })
             .await

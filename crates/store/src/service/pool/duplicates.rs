@@ -12,7 +12,7 @@ use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
 use crate::transitions::delete::delete_duplicate;
-use crate::transitions::exclusive::{WriterLock, stop_live_writer};
+use crate::transitions::stop_writer::{WriterLock, stop_live_writer};
 
 /// How long a task that changes the block may keep it: its disk may give no answer, and the loser
 /// waits for the next start.

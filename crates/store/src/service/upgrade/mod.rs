@@ -1,18 +1,25 @@
 //! Rolling upgrades and what earlier upgrades left behind.
 //!
+//! - `held_bytes`: what `trash` and `previous` hold on the volumes
+//! - `prepare_directory`: what is done to a pool's directory on a volume before its replicas are
+//!   looked for
+//! - `rolling`: the mode of a rolling upgrade
+//! - `upgrade_or_roll_back`: from one state of a pool's directory to another, as Apache's DataNode
+//!   does it
+//!
 //! While the NameNode says that a rolling upgrade runs, deleted replicas go to `trash`, which
 //! mirrors `current` ([`rolling`]). A start with `-rollback` (or `-rollingupgrade rollback`) takes
 //! them back out; the end of the upgrade empties the trash.
 //!
 //! When the NameNode was started with `-upgrade`, its cTime is newer than the directories'. They
-//! are upgraded as Apache's DataNode does it ([`transition`]): `-rollback` can go back until the
-//! upgrade is finalized. Upgrades of the layout itself (older than -57) are left to Apache's
-//! DataNode.
+//! are upgraded as Apache's DataNode does it ([`upgrade_or_roll_back`]): `-rollback` can go back
+//! until the upgrade is finalized. Upgrades of the layout itself (older than -57) are left to
+//! Apache's DataNode.
 
-mod held;
-mod prepare;
+mod held_bytes;
+mod prepare_directory;
 mod rolling;
-mod transition;
+mod upgrade_or_roll_back;
 
 use std::fs;
 use std::io;
@@ -23,18 +30,18 @@ use hayloft_io::{IoClass, patiently};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
-pub use held::{HeldByUpgrades, told as held, watch};
-pub use prepare::prepare;
+pub use held_bytes::{HeldByUpgrades, told as held, watch};
+pub use prepare_directory::prepare;
 pub use rolling::{RollingUpgradeState, join_rolling, note, rolling_is, set_rolling};
-pub use transition::Unfinished;
-use transition::{FINALIZED_TMP, Present};
+pub use upgrade_or_roll_back::Unfinished;
+use upgrade_or_roll_back::{FINALIZED_TMP, Present};
 
 use crate::error::StoreError;
 use crate::layout::dirs::make_dir;
 use crate::layout::names::PREVIOUS;
 use crate::state::StoreState;
+use crate::transitions::check_volume::examine;
 use crate::transitions::delete::{clear_leftovers, remove_later};
-use crate::transitions::volume_failure::examine;
 use crate::volume::BlockPoolSlice;
 
 /// How deep `trash` mirrors `current`: `trash/finalized/subdirA/subdirB`.

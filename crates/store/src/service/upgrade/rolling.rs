@@ -17,8 +17,8 @@ use crate::layout::dirs::FILE_MODE;
 use crate::layout::names::{PREVIOUS, ROLLING_UPGRADE_MARKER, TRASH};
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
+use crate::transitions::check_volume::examine;
 use crate::transitions::delete::remove_later;
-use crate::transitions::volume_failure::examine;
 use crate::volume::BlockPoolSlice;
 
 /// What the active NameNode of a pool says of a rolling upgrade with each heartbeat.
@@ -33,8 +33,8 @@ pub enum RollingUpgradeState {
     Absent,
 }
 
-/// Takes note of what [`prepare()`](super::prepare()) found on a volume that is in the pool's list
-/// by now. A task that changes the mode meanwhile sees either the volume or this.
+/// Takes note of what [`prepare()`](super::prepare()) found on a volume that is in the
+/// pool's list by now. A task that changes the mode meanwhile sees either the volume or this.
 pub fn note(pool: &Pool, slice: &BlockPoolSlice, found: FoundUpgrade) {
     let mode = &pool.rolling;
     if mode.is_on() {

@@ -1,5 +1,7 @@
 //! Entry points for fuzzers: one function a decoder, which must hold for any bytes.
 //!
+//! - `seeds`: valid inputs from which fuzzers start
+//!
 //! Beyond "does not panic" each checks what its decoder promises. Incomplete input leaves the
 //! buffer alone. What was decoded encodes to something that decodes to the same. The package
 //! `fuzz/` at the root of the repository gives them to cargo-fuzz; the test runs them on any
@@ -7,16 +9,16 @@
 
 use bytes::{Bytes, BytesMut};
 
-use hayloft_wire::ack::PipelineAck;
+use hayloft_wire::block_report::{ReportDecoder, ReportEncoder};
+use hayloft_wire::block_token::BlockTokenIdentifier;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::frame;
 use hayloft_wire::limits::MAX_TOKEN_BYTES;
 use hayloft_wire::packet::{self, PacketParser};
+use hayloft_wire::pipeline_ack::PipelineAck;
 use hayloft_wire::proto::{clientdatanode, datanode, interdatanode};
-use hayloft_wire::report::{ReportDecoder, ReportEncoder};
 use hayloft_wire::rpc;
 use hayloft_wire::schema::WireMessage;
-use hayloft_wire::token::BlockTokenIdentifier;
 use hayloft_wire::transfer::{self, OpMessage, OpRequest};
 
 pub mod seeds;

@@ -3,16 +3,16 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
-use hayloft_wire::ack::{Ecn, Hop, PipelineAck, Slow};
+use hayloft_wire::block_report::{ReportEncoder, ReportedReplica};
+use hayloft_wire::block_token::{AccessMode, BlockTokenIdentifier};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState, StorageType};
 use hayloft_wire::packet::{self, PacketHeader};
+use hayloft_wire::pipeline_ack::{Ecn, Hop, PipelineAck, Slow};
 use hayloft_wire::proto::{
     datanode, datatransfer as pb, hdfs, hdfs_server, interdatanode, security,
 };
-use hayloft_wire::report::{ReportEncoder, ReportedReplica};
 use hayloft_wire::rpc::{self, names};
-use hayloft_wire::token::{AccessMode, BlockTokenIdentifier};
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Stage, Status};
 
 fn block() -> ExtendedBlock {
@@ -28,7 +28,7 @@ fn token() -> security::Token {
     security::Token {
         identifier: Bytes::from_static(b"identifier"),
         password: Bytes::from_static(b"password"),
-        kind: hayloft_wire::token::BLOCK_TOKEN_KIND.to_owned(),
+        kind: hayloft_wire::block_token::BLOCK_TOKEN_KIND.to_owned(),
         service: String::new(),
     }
 }
