@@ -9,10 +9,10 @@ use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs as pb;
 use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 
+use super::calls_to_holders::{PeerError, Peers};
+use super::check_order::Order;
 use super::lead::{RecoveryError, recover};
-use super::order::Order;
-use super::peers::{PeerError, Peers};
-use super::rules::Replica;
+use super::which_replicas_stay::Replica;
 use hayloft_rpc::RpcError;
 
 const RECOVERY_ID: u64 = 2000;

@@ -1,7 +1,7 @@
 use hayloft_wire::ids::{Block, ReplicaState};
 use proptest::prelude::*;
 
-use super::rules::{
+use super::which_replicas_stay::{
     Answer, ContiguousPlan as Plan, Replica, StripedPlan, Unrecoverable, plan_contiguous,
     plan_striped,
 };

@@ -5,7 +5,7 @@
 //! - `block_recovery`: block recovery as a participant
 //! - `complete_replica`: completing a replica
 //! - `create`: new replicas
-//! - `volume_for_new_replica`: the files of a new replica, on one volume after the other until one takes them
+//! - `volume_for_new_replica`: the volume that takes the files of a new replica
 //! - `growth`: what a replica's growth changes: its two files, and what is known of it
 //! - `keep_synced_end`: a writer keeps the end of what was synced: see `kept_end`
 //! - `pending_packets`: packets that were accepted and are not in the replica's files yet

@@ -244,3 +244,74 @@ fn between(
         _ => Err(format!("must be a number from {least} to {most}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: DurabilityArgs,
+    }
+
+    /// Options with the least and the most that they may be.
+    const ENDS: [(&str, &str, &str); 18] = [
+        ("--nodes", "1", "20000"),
+        ("--disks", "1", "512"),
+        ("--domains", "1", "20000"),
+        ("--capacity", "0.001", "1000"),
+        ("--fill", "0.1", "100"),
+        ("--block", "0.001", "1048576"),
+        ("--disk-afr", "0", "99"),
+        ("--host-loss", "0", "99"),
+        ("--domain-loss", "0", "99"),
+        ("--latent", "0", "1000"),
+        ("--scrub", "0.01", "3650"),
+        ("--parity-age", "0", "525600"),
+        ("--new-data", "0", "1000"),
+        ("--rebuild-share", "0.001", "100"),
+        ("--disk-rate", "0.1", "1e6"),
+        ("--link", "0.001", "1e5"),
+        ("--detect", "0", "525600"),
+        ("--outages", "0", "1000"),
+    ];
+
+    #[test]
+    fn what_is_no_number_or_beyond_its_ends_is_refused() {
+        for (option, ..) in ENDS {
+            for wrong in ["NaN", "inf", "-inf", "1e400", "-1", "1e10"] {
+                let refused = Line::try_parse_from(["plan", &format!("{option}={wrong}")]);
+                assert!(refused.is_err(), "{option} {wrong}");
+            }
+        }
+    }
+
+    #[test]
+    fn at_the_ends_figures_are_told_or_refused_in_words() {
+        let mut told = 0;
+        let mut random = random::SeededRandom::new(1);
+        for _ in 0..400 {
+            let mut line = vec!["plan"];
+            for (option, least, most) in ENDS {
+                line.extend([option, [least, most][random.below(2)]]);
+            }
+            let line = Line::try_parse_from(line).unwrap_or_else(|error| panic!("{error}"));
+            let Ok(plan) = planned(&line.args) else {
+                continue;
+            };
+            told += 1;
+            for row in plan.rows.iter().chain(&plan.disks_alone) {
+                let shares = [row.lost_share, row.any, row.unreadable];
+                assert!(
+                    shares.iter().all(|share| (0.0..=1.0).contains(share)),
+                    "{row:?}"
+                );
+                assert!(row.events >= 0.0 && row.lost_bytes >= 0.0, "{row:?}");
+            }
+        }
+        assert!(told > 10, "{told}");
+    }
+}

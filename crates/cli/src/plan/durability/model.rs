@@ -93,7 +93,7 @@ pub fn forecast(
     );
     let data = case.used_bytes * data_part(keeping);
     let host_years = case.detect + f64::from(case.disks) * data / copied;
-    Ok(LossForecast {
+    let forecast = LossForecast {
         keeping: *keeping,
         apart,
         stored_bytes,
@@ -108,7 +108,14 @@ pub fn forecast(
         unreadable: all_of,
         disk_hours: disk_years / super::described_cluster::hours(1.0),
         host_hours: host_years / super::described_cluster::hours(1.0),
-    })
+    };
+    let told = [lost_share, events, disk_years, host_years, all_of];
+    match told.iter().all(|number| number.is_finite()) {
+        true => Ok(forecast),
+        false => {
+            Err("these figures are beyond what the formulas can tell: take nearer ones".into())
+        }
+    }
 }
 
 /// Shortest time in years that a copy takes.
