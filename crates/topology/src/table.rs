@@ -9,7 +9,6 @@
 //! Lines of other nodes stay: several nodes may keep one file on a shared mount, one at a time by
 //! a lock on `FILE.lock`. Each file is replaced as a whole.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;

@@ -38,8 +38,8 @@ fn google_says_sub_block_and_host() {
         &settings(&google(&[("physical_host_topology", LEVELS)])),
     );
     assert_eq!(place(&found), wanted);
-    let path = "/3e3056e23cf91a5c/0fc09525cbd5abd7/a3f2c0de00112233";
-    let found = ask("gcp", &settings(&google(&[("physical_host", path)])));
+    const PATH: &str = "/3e3056e23cf91a5c/0fc09525cbd5abd7/a3f2c0de00112233";
+    let found = ask("gcp", &settings(&google(&[("physical_host", PATH)])));
     assert_eq!(place(&found), wanted);
     let found = ask("gcp", &settings(&google(&[])));
     assert_eq!(place(&found), ("/europe-west1-b/unplaced", None));

@@ -90,7 +90,7 @@ fn texts(xml: &str, path: &[&str]) -> Vec<String> {
     loop {
         match reader.read_event() {
             Ok(Event::Start(tag)) => {
-                open.push(String::from_utf8_lossy(tag.local_name().as_ref()).into_owned());
+                open.push(tag.local_name().as_ref().to_owned());
                 if open.len() > 64 {
                     return Vec::new();
                 }
@@ -98,10 +98,8 @@ fn texts(xml: &str, path: &[&str]) -> Vec<String> {
             Ok(Event::End(_)) => drop(open.pop()),
             Ok(Event::Text(text)) => {
                 let names: Vec<&str> = open.iter().map(String::as_str).collect();
-                if names.ends_with(path)
-                    && let Ok(text) = text.decode()
-                    && !text.trim().is_empty()
-                {
+                let text = text.xml10_content();
+                if names.ends_with(path) && !text.trim().is_empty() {
                     found.push(text.trim().to_owned());
                 }
             }
