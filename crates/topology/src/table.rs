@@ -299,3 +299,7 @@ TABLE="$table" exec awk '
 "##
     )
 }
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

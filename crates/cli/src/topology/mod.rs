@@ -68,7 +68,10 @@ pub fn run(args: &TopologyArgs) -> Result<ExitCode, CliError> {
 }
 
 fn print_place(sources: &SourceArgs, source: &str, place: &Whereabouts) {
-    let host = place.host.as_ref().map_or("not known", |host| host.as_str());
+    let host = place
+        .host
+        .as_ref()
+        .map_or("not known", |host| host.as_str());
     println!("host      {host}");
     println!("rack      {}", sources.rack_of(place));
     for (n, how) in place.how.iter().enumerate() {

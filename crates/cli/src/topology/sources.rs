@@ -106,7 +106,9 @@ fn route_address() -> Option<IpAddr> {
 }
 
 fn source(text: &str) -> Result<String, String> {
-    let file = text.strip_prefix("file:").is_some_and(|path| !path.is_empty());
+    let file = text
+        .strip_prefix("file:")
+        .is_some_and(|path| !path.is_empty());
     if file || SOURCE_NAMES.contains(&text) {
         return Ok(text.to_owned());
     }

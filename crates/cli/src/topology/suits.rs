@@ -61,7 +61,10 @@ pub fn run(args: &SuitsArgs) -> Result<ExitCode, CliError> {
             Wanted::NetworkDisk => "network",
         };
         let verdict = if suits { "suits" } else { "does not suit" };
-        println!("this machine {verdict}: {count} of {} disks count as {wanted}", disks.len());
+        println!(
+            "this machine {verdict}: {count} of {} disks count as {wanted}",
+            disks.len()
+        );
     }
     if !suits && !args.count_virtual && disks.iter().any(|disk| disk.place == DiskPlace::Virtual) {
         eprintln!("hayloft: if the hypervisor keeps its disks as wanted, add --count-virtual");

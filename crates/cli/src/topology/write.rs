@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -14,13 +12,11 @@ use hayloft_topology::{
     judge,
 };
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::error::{CliError, FINDING, INTERRUPTED};
+use crate::error::{CliError, INTERRUPTED};
 
 use super::sources::SourceArgs;
-
-/// How soon a signal is heard.
-const NAP: Duration = Duration::from_millis(200);
 
 /// Where to write.
 #[derive(Debug, Args)]
@@ -118,11 +114,18 @@ pub fn write(args: &WriteArgs) -> Result<ExitCode, CliError> {
     }
     println!("{}", place_line(source, &rack, host.as_ref()));
     for (path, key) in [
-        (&table, "net.topology.table.file.name or hayloft.topology.file"),
+        (
+            &table,
+            "net.topology.table.file.name or hayloft.topology.file",
+        ),
         (&domains, "hayloft.placement.domains.file"),
         (&script, "net.topology.script.file.name"),
     ] {
-        let what = if changed.contains(path) { "wrote" } else { "as before" };
+        let what = if changed.contains(path) {
+            "wrote"
+        } else {
+            "as before"
+        };
         println!("{what:<9} {}, for {key}", path.display());
     }
     Ok(ExitCode::SUCCESS)
@@ -171,26 +174,38 @@ impl Told {
 
 /// `hayloft topology watch`: ends with a signal. What a round cannot do, the next may.
 pub fn watch(args: &WatchArgs) -> Result<ExitCode, CliError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
+    let deaf = |error| CliError::new(format!("cannot listen for signals: {error}"), "", "");
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot make a runtime: {error}"), "", ""))?;
-    let stop = Arc::new(AtomicBool::new(false));
-    crate::calibrate::watch_signals(&runtime, &stop)?;
+        .map_err(deaf)?;
+    let (mut terminate, mut interrupt) = {
+        let _context = runtime.enter();
+        let listen = |kind| signal(kind).map_err(deaf);
+        (
+            listen(SignalKind::terminate())?,
+            listen(SignalKind::interrupt())?,
+        )
+    };
     let mut panel = args.write.sources.panel()?;
     let period = Duration::from_secs(args.period);
     let mut told = Told::default();
-    while !stop.load(Ordering::Relaxed) {
+    loop {
         let begin = Instant::now();
         let said = panel.ask();
         told.hear(&said);
         round(args, &said, &mut told)?;
-        while !stop.load(Ordering::Relaxed) && begin.elapsed() < period {
-            std::thread::sleep(NAP.min(period.saturating_sub(begin.elapsed())));
+        let ended = runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => Some(ExitCode::SUCCESS),
+                _ = interrupt.recv() => Some(ExitCode::from(INTERRUPTED)),
+                () = tokio::time::sleep(period.saturating_sub(begin.elapsed())) => None,
+            }
+        });
+        if let Some(code) = ended {
+            return Ok(code);
         }
     }
-    Ok(ExitCode::from(INTERRUPTED))
 }
 
 fn round(args: &WatchArgs, said: &[SourceSaid], told: &mut Told) -> Result<(), CliError> {
@@ -218,9 +233,7 @@ fn round(args: &WatchArgs, said: &[SourceSaid], told: &mut Told) -> Result<(), C
             });
             // The reasons may differ each time; which sources there are does not.
             if !told.line.ends_with(&keeps) {
-                let error = super::none_found(said);
-                debug_assert_eq!(error.code(), FINDING);
-                say(&error.to_string());
+                say(&super::none_found(said).to_string());
                 told.once(keeps);
             }
         }

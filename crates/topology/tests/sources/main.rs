@@ -5,3 +5,4 @@ mod fake;
 mod kubernetes;
 mod others;
 mod rounds;
+mod tls;
