@@ -79,7 +79,8 @@ fn seen(dir: &Path, name: String) -> Option<SeenDisk> {
     }
     let number = |file: &str| small_file(&dir.join(file)).ok()?.parse::<u64>().ok();
     let size = number("size")?.checked_mul(512)?;
-    if size == 0 || number("removable") == Some(1) || number("ro") == Some(1) {
+    let no_disk = ["removable", "ro", "hidden"].map(number).contains(&Some(1));
+    if size == 0 || no_disk {
         return None;
     }
     let (place, reason) = match NETWORK_NAMES.iter().any(|prefix| is(prefix)) {
@@ -120,11 +121,13 @@ fn place_of(dir: &Path, name: &str) -> (DiskPlace, String) {
         };
     }
     let shown = format!("{vendor} {model}").trim().to_owned();
+    let makers = ["QEMU", "VMware", "VBOX", "Xen", "Virtual"];
+    let emulated = makers.iter().any(|maker| shown.contains(maker));
     if name.starts_with("nvme") {
-        let transport = text("transport");
+        let transport = transport(&dir.join("device"));
         return match transport.as_str() {
             "tcp" | "rdma" | "fc" => (DiskPlace::Network, format!("NVMe over {transport}")),
-            _ if model.starts_with("QEMU") => (DiskPlace::Virtual, format!("emulated: {shown}")),
+            _ if emulated => (DiskPlace::Virtual, format!("emulated: {shown}")),
             _ => (DiskPlace::Local, format!("NVMe in this machine: {shown}")),
         };
     }
@@ -134,8 +137,6 @@ fn place_of(dir: &Path, name: &str) -> (DiskPlace, String) {
             format!("iSCSI or Fibre Channel: {shown}"),
         );
     }
-    let emulated = ["QEMU", "VMware", "VBOX", "Xen"].iter();
-    let emulated = emulated.copied().any(|maker| shown.starts_with(maker));
     if emulated || path.contains("/virtio") || name.starts_with("vd") || name.starts_with("xvd") {
         return (
             DiskPlace::Virtual,
@@ -146,6 +147,19 @@ fn place_of(dir: &Path, name: &str) -> (DiskPlace, String) {
         return (DiskPlace::Local, format!("SATA or SAS: {shown}"));
     }
     (DiskPlace::Virtual, format!("of no known kind: {shown}"))
+}
+
+/// How an NVMe disk is reached. With several paths, the controllers below its subsystem say it.
+fn transport(device: &Path) -> String {
+    let of = |dir: &Path| small_file(&dir.join("transport")).ok();
+    let below = || {
+        let entries = std::fs::read_dir(device).ok()?;
+        entries
+            .flatten()
+            .take(DEVICES)
+            .find_map(|entry| of(&entry.path()))
+    };
+    of(device).or_else(below).unwrap_or_default()
 }
 
 /// The second channel of the old machines' controller; LUN 1 of the newer ones' first controller.
@@ -179,7 +193,7 @@ mod tests {
         let azure = "VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host0/target0:0:0";
         let azure = [format!("{azure}/0:0:0:0"), format!("{azure}/0:0:0:1")];
         let scsi = [("vendor", "Msft"), ("model", "Virtual Disk")];
-        let cases: [(&str, &str, &[(&str, &str)], DiskPlace); 14] = [
+        let cases: [(&str, &str, &[(&str, &str)], DiskPlace); 16] = [
             (
                 "nvme0n1",
                 "pci/n0",
@@ -232,13 +246,24 @@ mod tests {
                 &[("vendor", "ATA"), ("model", "WDC")],
                 Local,
             ),
+            (
+                "sdf",
+                "p/ata4/h",
+                &[("vendor", "ATA"), ("model", "QEMU HARDDISK")],
+                Virtual,
+            ),
             ("vda", "pci/virtio2", &[], Virtual),
+            ("nvme7n1", "subsystem", &[("model", "X")], Network),
             ("nbd0", "virtual/nbd0", &[], Network),
         ];
         let sys = tempfile::tempdir().expect("a directory");
         for (name, bus, files, _) in &cases {
             disk(sys.path(), name, bus, files);
         }
+        // Several paths to one disk: the controllers below it say how.
+        let path = sys.path().join("devices/subsystem/nvme8");
+        fs::create_dir_all(&path).expect("made");
+        fs::write(path.join("transport"), "rdma\n").expect("written");
         disk(sys.path(), "loop0", "virtual/l", &[]);
         disk(sys.path(), "sdz", "usb", &[]);
         fs::write(sys.path().join("block/sdz/size"), "0\n").expect("written");

@@ -97,7 +97,7 @@ pub fn write(args: &WriteArgs) -> Result<ExitCode, CliError> {
         Round::Silent => return Err(super::none_found(&said)),
         Round::Kept(why) => {
             let place = args.to.display().to_string();
-            let advice = "take this node's lines out of the files, or name one --source";
+            let advice = "take this node's lines out of the files to find its place anew";
             return Err(CliError::new(why, place, advice).finding());
         }
         Round::Written(source, rack, host, changed) => (source, rack, host, changed),
