@@ -32,7 +32,7 @@ impl FromStr for SafeName {
         if !begins || !text.chars().all(safe) {
             let shown: String = text.chars().take(60).collect();
             return Err(format!(
-                "{shown:?} is no safe name: letters, digits, '.', '_' and '-', a letter or digit first"
+                "{shown:?} is no safe name: letters, digits, '.', '_' and '-', and no sign first"
             ));
         }
         if text.len() > NAME_CHARS {

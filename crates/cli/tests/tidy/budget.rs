@@ -34,7 +34,7 @@ const BUDGETS: [(&str, &[&str], usize); 3] = [
     (
         "the commands",
         &["cli", "cluster", "console", "topology"],
-        13_500,
+        14_300,
     ),
     (
         "the tools",

@@ -62,7 +62,7 @@ fn what_google_does_not_document_is_no_place() {
 
 const AZURE: &str = r#"{"location": "westeurope", "name": "vm1", "platformFaultDomain": "2",
   "platformUpdateDomain": "4", "vmScaleSetName": "datanodes", "zone": "1",
-  "host": {"id": "/subscriptions/x/resourceGroups/g/providers/Microsoft.Compute/hostGroups/hg/hosts/h7"}}"#;
+  "host": {"id": "/subscriptions/x/resourceGroups/g/providers/c/hostGroups/hg/hosts/h7"}}"#;
 
 fn azure(body: &'static str) -> FakeServer {
     FakeServer::start(move |got: &Got| {
