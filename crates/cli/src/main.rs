@@ -16,6 +16,7 @@
 //! | `pfs` | `hayloft pfs`: files on a parallel file system |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
+//! | `topology` | `hayloft topology`: where this node is |
 //! | `trash` | `hayloft trash`: what upgrades left on the data directories |
 //! | `top` | `hayloft top`: what the nodes of a cluster do now |
 //! | `svg` | pictures as files |
@@ -46,6 +47,7 @@ mod plugin_trial;
 mod super_node;
 mod svg;
 mod top;
+mod topology;
 mod trash;
 
 use std::process::ExitCode;
@@ -99,6 +101,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Placement(args) => placement::run(&args),
         Command::Parity(args) => parity::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Topology(args) => topology::run(&args),
         Command::Trash(args) => trash::run(&args),
         Command::Super(args) => super_node::run(&args),
         Command::Engine(args) => engine::run(&args),

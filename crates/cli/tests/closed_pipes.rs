@@ -147,6 +147,8 @@ fn what_commands_report_may_stay_unread() {
         &["engine", "list", "--markdown"],
         &["super", "topology", "--conf", "virtual"],
         &["super", "topology", "--conf", "virtual", "--json"],
+        &["topology", "suits"],
+        &["topology", "suits", "--json"],
         &["plan", "super", "--disk-rate", "200", "--disks", "12"],
         &[
             "calibrate",

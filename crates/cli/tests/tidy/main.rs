@@ -28,7 +28,9 @@ const PAGES: [(&str, usize); 3] = [
     ("CONTRIBUTING.md", 400),
 ];
 /// Words of all pages below docs that are written by hand.
-const DOCS_WORDS: usize = 15_000;
+///
+/// 15,000, and what came since: how a node finds its place.
+const DOCS_WORDS: usize = 15_500;
 /// Words of a sentence on a page.
 const SENTENCE_WORDS: usize = 25;
 

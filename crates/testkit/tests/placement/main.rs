@@ -1,5 +1,7 @@
 //! The placement plug-in in the NameNode of a running cluster, and the commands that go with it.
 
+mod racks;
+
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::{hayloft_binary, placement_jar};
 use hayloft_testkit::node::{Kind, Node};
@@ -21,6 +23,11 @@ fn main() -> ExitCode {
         });
         on.case("mend_moves_what_shares_a_domain", |lab| lab.mend());
         on.case("a_missing_path_is_said", |lab| lab.missing_path());
+        let mut on = suite.group(racks::start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("the_table_of_hayloft_topology_places_nodes", |lab| {
+            lab.by_table()
+        });
+        on.case("its_script_and_its_domains_do_too", |lab| lab.by_script());
         Ok(())
     })
 }
