@@ -76,7 +76,7 @@ pub use fiemap::{Extent, extents};
 pub use known::{Known, known};
 pub use lock::RecordLock;
 pub use means::{Means, descriptors_max, descriptors_open, is_of_the_disk};
-pub use meta::{Meta, MetaHook};
+pub use meta::{Meta, MetaHook, replace as replace_file};
 pub use mount::{Mount, mount_of};
 pub use pair::{FileWrite, write_pair};
 pub use residency::is_resident;

@@ -15,6 +15,7 @@ mod identity;
 pub mod inside;
 mod layout;
 mod load;
+pub mod offline;
 mod protection;
 mod reader;
 mod replica;
