@@ -9,6 +9,7 @@
 //! | [`activity`] | what was done, in numbers; the audit trail |
 //! | [`outliers`] | slow peers and slow disks |
 //! | [`recovery`] | block recovery as the primary node |
+//! | `snapshots` | snapshots that the node takes by itself |
 //! | [`daemon`] | start, run and stop of all of it |
 
 pub mod activity;
@@ -21,5 +22,6 @@ pub mod memory;
 pub mod namenode;
 pub mod outliers;
 pub mod recovery;
+mod snapshots;
 pub mod store_config;
 pub mod xceiver;

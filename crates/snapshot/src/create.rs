@@ -1,14 +1,16 @@
 //! Taking a snapshot.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use hayloft_wire::ids::{Block, PoolId};
 use serde::Serialize;
 
 use crate::SnapshotProgress;
 use crate::catalog::{self, Stored};
 use crate::claim::{Claim, Work};
-use crate::error::SnapshotError;
+use crate::error::{SnapshotError, SnapshotErrorKind};
 use crate::manifest::{Manifest, ManifestHeader, ManifestReplica, ManifestStorage};
 use crate::names::{BlockName, is_node, snapshot_name};
 use crate::rate::Rate;
@@ -55,6 +57,9 @@ pub struct CreateReport {
     pub damaged: u64,
     /// The first of these, in words.
     pub problems: Vec<String>,
+    /// Which replicas it has.
+    #[serde(skip)]
+    pub covered: Covered,
 }
 
 impl CreateReport {
@@ -66,12 +71,54 @@ impl CreateReport {
     }
 }
 
-/// How far the snapshots of a node are behind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lag {
-    /// When the oldest closed replica that is in no snapshot was last changed, in milliseconds
-    /// since 1970; `None` when all are.
-    pub oldest_ms: Option<u64>,
+/// Which closed replicas a snapshot has. A number of 64 bits stands for each: that two have the
+/// same is as likely as nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Covered(HashSet<u64>);
+
+impl Covered {
+    fn of<'a>(names: impl Iterator<Item = &'a BlockName>) -> Self {
+        Self(names.map(number_of).collect())
+    }
+
+    /// Whether it has this replica, as it is.
+    #[must_use]
+    pub fn has(&self, pool: &PoolId, block: Block) -> bool {
+        self.0.contains(&number_of(&BlockName::new(pool, block)))
+    }
+}
+
+fn number_of(name: &BlockName) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What the newest snapshot of a node has; nothing where there is none that can be used.
+///
+/// # Errors
+/// Of the store.
+pub async fn covered(target: &Target, node: &str) -> Result<Covered, SnapshotError> {
+    let last = last(target, node).await?;
+    Ok(last.map_or_else(Covered::default, |last| {
+        Covered::of(last.replicas.iter().map(|replica| &replica.name))
+    }))
+}
+
+/// The newest snapshot of a node that can be used.
+async fn last(target: &Target, node: &str) -> Result<Option<Manifest>, SnapshotError> {
+    let names = catalog::snapshots(target, node).await?;
+    for name in names.iter().rev() {
+        match catalog::manifest(target, node, name).await {
+            Ok(manifest) => return Ok(Some(manifest)),
+            // `verify` tells of it; what it named is looked at anew.
+            Err(error) if error.kind() == SnapshotErrorKind::Finding => {
+                tracing::warn!("{error}");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Takes a snapshot of a node. What is in the store already is not written again.
@@ -144,6 +191,7 @@ impl Taking<'_> {
         drop(stored);
         let replicas = self.bring(known, &mut report).await?;
         let manifest = Manifest::new(self.header(), replicas);
+        report.covered = Covered::of(manifest.replicas.iter().map(|replica| &replica.name));
         report.replicas = manifest.header.replicas;
         report.bytes = manifest.header.bytes;
         report.snapshot = snapshot_name(self.options.now_ms);
@@ -166,32 +214,22 @@ impl Taking<'_> {
 
     /// The replicas of the node's last snapshot that can be used.
     async fn last(&self) -> Result<HashMap<BlockName, ManifestReplica>, SnapshotError> {
-        let names = catalog::snapshots(self.target, self.node()).await?;
-        for name in names.iter().rev() {
-            let manifest = match catalog::manifest(self.target, self.node(), name).await {
-                Ok(manifest) => manifest,
-                // It is told by `verify`; what it named is looked at anew.
-                Err(error) if error.kind() == crate::SnapshotErrorKind::Finding => {
-                    tracing::warn!("{error}");
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let theirs = &manifest.header.cluster_id;
-            if *theirs != self.local.cluster_id {
-                return Err(SnapshotError::finding(
-                    format!(
-                        "the snapshots of this node are of the cluster {theirs}, and it is of {}",
-                        self.local.cluster_id
-                    ),
-                    self.target.at(self.node()),
-                    "use a prefix for each cluster",
-                ));
-            }
-            let replicas = manifest.replicas.into_iter();
-            return Ok(replicas.map(|r| (r.name.clone(), r)).collect());
+        let Some(manifest) = last(self.target, self.node()).await? else {
+            return Ok(HashMap::new());
+        };
+        let theirs = &manifest.header.cluster_id;
+        if *theirs != self.local.cluster_id {
+            return Err(SnapshotError::finding(
+                format!(
+                    "the snapshots of this node are of the cluster {theirs}, and it is of {}",
+                    self.local.cluster_id
+                ),
+                self.target.at(self.node()),
+                "use a prefix for each cluster",
+            ));
         }
-        Ok(HashMap::new())
+        let replicas = manifest.replicas.into_iter();
+        Ok(replicas.map(|r| (r.name.clone(), r)).collect())
     }
 
     fn sort_out(

@@ -37,7 +37,7 @@ mod upload;
 mod verify;
 
 pub use catalog::{SnapshotListed, list};
-pub use create::{CreateOptions, CreateReport, Lag, create};
+pub use create::{Covered, CreateOptions, CreateReport, covered, create};
 pub use error::{SnapshotError, SnapshotErrorKind};
 pub use manifest::{Manifest, ManifestReplica};
 pub use prune::{PruneOptions, PruneReport, prune};

@@ -87,22 +87,29 @@ pub trait Replicas: Send + Sync {
 #[derive(Clone, Debug)]
 pub struct DirectorySource {
     volumes: Vec<(VolumeOnDisk, StorageType)>,
+    /// Directories that may be of this node, and have nothing now.
+    empty: Vec<PathBuf>,
 }
 
-/// The nodes whose volumes the directories are, by their uuids; directories that no node has used
-/// are passed over. Blocking.
+/// The nodes whose volumes the directories are, by their uuids. A directory that no node has used
+/// is a problem of the first: its disk may not be mounted. Blocking.
 ///
 /// # Errors
 /// A directory cannot be used.
 pub fn nodes_on(dirs: &[(PathBuf, StorageType)]) -> Result<Vec<DirectorySource>, SnapshotError> {
     let mut nodes: BTreeMap<String, DirectorySource> = BTreeMap::new();
+    let mut empty = Vec::new();
     for (dir, storage_type) in dirs {
         let found = volume_on_disk(dir);
         let found = found.map_err(|e| SnapshotError::of_file("read", dir.display(), &e))?;
-        let Some(volume) = found else { continue };
+        let Some(volume) = found else {
+            empty.push(dir.clone());
+            continue;
+        };
         let uuid = volume.version.datanode_uuid.clone();
         let node = nodes.entry(uuid).or_insert_with(|| DirectorySource {
             volumes: Vec::new(),
+            empty: Vec::new(),
         });
         if let Some((first, _)) = node.volumes.first() {
             let (one, other) = (&first.version.cluster_id, &volume.version.cluster_id);
@@ -116,7 +123,11 @@ pub fn nodes_on(dirs: &[(PathBuf, StorageType)]) -> Result<Vec<DirectorySource>,
         }
         node.volumes.push((volume, *storage_type));
     }
-    Ok(nodes.into_values().collect())
+    let mut nodes: Vec<DirectorySource> = nodes.into_values().collect();
+    if let Some(first) = nodes.first_mut() {
+        first.empty = empty;
+    }
+    Ok(nodes)
 }
 
 impl DirectorySource {
@@ -132,6 +143,10 @@ impl DirectorySource {
             datanode_uuid: self.datanode_uuid().to_owned(),
             ..NodeReplicas::default()
         };
+        all.problems.extend(self.empty.iter().map(|dir| {
+            let dir = dir.display();
+            format!("{dir}: no node has used it, or its disk is not mounted: nothing of it is here")
+        }));
         for (storage, (volume, storage_type)) in self.volumes.iter().enumerate() {
             let version = &volume.version;
             all.cluster_id.clone_from(&version.cluster_id);
