@@ -7,8 +7,8 @@
 //! they write the same objects with the same bytes.
 //!
 //! A claim is written anew every minute. One that was not for ten belongs to a process that was
-//! killed. It is removed by whoever finds it, and whoever finds its own removed gives up. Ages are
-//! differences between two times of the store, so that no clock of a host counts.
+//! killed. The next process that finds it removes it, and one that finds its own removed gives
+//! up. Ages are differences between two times of the store, so that no clock of a host counts.
 
 use std::time::Duration;
 
@@ -33,14 +33,14 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// What is done under a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum ClaimFor {
     /// A snapshot is taken.
     Create,
     /// Snapshots and objects are removed.
     Prune,
 }
 
-impl Work {
+impl ClaimFor {
     fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -65,7 +65,7 @@ impl Claim {
     ///
     /// # Errors
     /// Others are at work that this must not disturb; of the store.
-    pub async fn take(target: &Target, node: &str, work: Work) -> Result<Self, SnapshotError> {
+    pub async fn take(target: &Target, node: &str, work: ClaimFor) -> Result<Self, SnapshotError> {
         let random = uuid::Uuid::new_v4().simple();
         let path = format!("{}{}-{random}", folder(node, RUNNING), work.name());
         write(target, &path).await?;
@@ -90,13 +90,13 @@ impl Claim {
             };
             let in_the_way = match work {
                 // A snapshot, of which nothing may be removed; or one that prunes too.
-                Work::Prune => others.first(),
-                Work::Create => others.iter().find(|name| name.starts_with("prune-")),
+                ClaimFor::Prune => others.first(),
+                ClaimFor::Create => others.iter().find(|name| name.starts_with("prune-")),
             };
             let Some(other) = in_the_way else {
                 return Ok(claim);
             };
-            if work == Work::Prune || began.elapsed() > WAIT {
+            if work == ClaimFor::Prune || began.elapsed() > WAIT {
                 let refused = claim.refused(other);
                 claim.release().await;
                 return Err(refused);
@@ -156,7 +156,7 @@ impl Claim {
         )
     }
 
-    /// Whether the claim still stands: nobody has removed what this work counts on.
+    /// Whether the claim still stands: no other has removed what this work counts on.
     ///
     /// # Errors
     /// It does not; of the store.

@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use crate::SnapshotProgress;
 use crate::catalog::{self, Stored};
-use crate::claim::{Claim, Work};
+use crate::claim::{Claim, ClaimFor};
 use crate::error::{SnapshotError, SnapshotErrorKind};
 use crate::manifest::{Manifest, ManifestHeader, ManifestReplica, ManifestStorage};
 use crate::names::{BlockName, is_node, snapshot_name};
 use crate::rate::Rate;
 use crate::source::{LocalReplica, NodeReplicas, ReadFailure, Replicas};
 use crate::target::Target;
-use crate::upload::{Outcome, Way};
+use crate::upload::{Uploaded, Way};
 
 /// Replicas that are on their way at a time, at most.
 const AT_ONCE_MAX: usize = 32;
@@ -140,7 +140,7 @@ pub async fn create(
             "correct datanodeUuid in the VERSION files",
         ));
     }
-    let claim = Claim::take(target, &local.datanode_uuid, Work::Create).await?;
+    let claim = Claim::take(target, &local.datanode_uuid, ClaimFor::Create).await?;
     let taking = Taking {
         source,
         target,
@@ -204,7 +204,7 @@ impl Taking<'_> {
         claim.stands().await?;
         self.target.write(&path, bytes).await?;
         self.target.sync().await?;
-        // Whoever took this process for dead removed its claim first: then objects may be gone.
+        // One that took this process for dead removed its claim first: then objects may be gone.
         if let Err(error) = claim.stands().await {
             self.target.remove(vec![path]).await?;
             return Err(error);
@@ -287,7 +287,7 @@ impl Taking<'_> {
             if let Some(meta) = stored
                 && let Some(known) = way.known(replica, meta).await?
             {
-                return Ok((replica, Outcome::Stored(known), false));
+                return Ok((replica, Uploaded::Stored(known), false));
             }
             let outcome = way.upload(replica).await?;
             Ok::<_, SnapshotError>((replica, outcome, true))
@@ -297,13 +297,13 @@ impl Taking<'_> {
             .buffer_unordered(at_once);
         while let Some((replica, outcome, written)) = coming.try_next().await? {
             match outcome {
-                Outcome::Stored(stored) => {
+                Uploaded::Stored(stored) => {
                     report.uploaded_replicas += u64::from(written);
                     report.uploaded_bytes += if written { stored.bytes() } else { 0 };
                     replicas.push(stored);
                 }
-                Outcome::LeftOut(ReadFailure::Changed) => report.changed += 1,
-                Outcome::LeftOut(ReadFailure::Damaged(why)) => {
+                Uploaded::LeftOut(ReadFailure::Changed) => report.changed += 1,
+                Uploaded::LeftOut(ReadFailure::Damaged(why)) => {
                     let LocalReplica { pool, block, .. } = replica;
                     report.problem(format!("{pool}:{block}: {why}: it is left out"));
                 }

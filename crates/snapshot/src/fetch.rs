@@ -7,7 +7,7 @@ use opendal::ErrorKind;
 use crate::error::SnapshotError;
 use crate::manifest::ManifestReplica;
 use crate::rate::Rate;
-use crate::replica_check::{Damage, MetaFile, ReplicaCheck};
+use crate::replica_check::{NotWhole, MetaFile, ReplicaCheck};
 use crate::target::Target;
 use crate::SnapshotProgress;
 
@@ -25,8 +25,8 @@ pub enum Broken {
     Sink(SnapshotError),
 }
 
-impl From<Damage> for Broken {
-    fn from(Damage(why): Damage) -> Self {
+impl From<NotWhole> for Broken {
+    fn from(NotWhole(why): NotWhole) -> Self {
         Self::Objects(why)
     }
 }
@@ -78,7 +78,7 @@ impl Fetch<'_> {
         while check.left() > 0 {
             let at = len - check.left();
             let bytes = self.range(&path, at, check.left().min(piece)).await?;
-            let altered = |Damage(why)| Broken::Objects(format!("{path}: {why}"));
+            let altered = |NotWhole(why)| Broken::Objects(format!("{path}: {why}"));
             check.take(&bytes).map_err(altered)?;
             self.progress.add(bytes.len() as u64);
             sink(at, bytes).await.map_err(Broken::Sink)?;

@@ -1,6 +1,6 @@
 //! Old snapshots removed, and objects that no snapshot names.
 //!
-//! First manifests go, then objects: whoever is killed between leaves objects that the next run
+//! First manifests go, then objects: a process that is killed between leaves objects that the next run
 //! removes, and no manifest that names one that is gone.
 
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use crate::catalog;
-use crate::claim::{Claim, Work};
+use crate::claim::{Claim, ClaimFor};
 use crate::error::SnapshotError;
 use crate::names::{BlockName, taken_at};
 use crate::target::Target;
@@ -69,7 +69,7 @@ pub async fn prune(
     };
     let mut reports = Vec::new();
     for node in nodes {
-        let claim = Claim::take(target, &node, Work::Prune).await?;
+        let claim = Claim::take(target, &node, ClaimFor::Prune).await?;
         let pruned = prune_node(target, &node, options, &claim).await;
         claim.release().await;
         reports.push(pruned?);

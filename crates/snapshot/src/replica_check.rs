@@ -9,7 +9,7 @@ pub const META_BYTES_MAX: u64 = 64 << 20;
 /// Why a replica is not taken, in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Damage(pub String);
+pub struct NotWhole(pub String);
 
 /// The meta file of a replica of a certain length, header included.
 #[derive(Clone, Debug)]
@@ -23,14 +23,14 @@ pub struct MetaFile {
 ///
 /// # Errors
 /// The header is none, or more checksums follow than fit into memory.
-pub fn meta_len(header: &[u8], len: u64) -> Result<usize, Damage> {
+pub fn meta_len(header: &[u8], len: u64) -> Result<usize, NotWhole> {
     let checksum = DataChecksum::decode_meta_header(header);
-    let checksum = checksum.map_err(|e| Damage(format!("its meta file: {e}")))?;
+    let checksum = checksum.map_err(|e| NotWhole(format!("its meta file: {e}")))?;
     let bytes = checksum.meta_len(len);
     let fits = usize::try_from(bytes)
         .ok()
         .filter(|_| bytes <= META_BYTES_MAX);
-    fits.ok_or_else(|| Damage(format!("its checksums are {bytes} bytes, more than is taken")))
+    fits.ok_or_else(|| NotWhole(format!("its checksums are {bytes} bytes, more than is taken")))
 }
 
 impl MetaFile {
@@ -38,15 +38,15 @@ impl MetaFile {
     ///
     /// # Errors
     /// They are too few, or no meta file.
-    pub fn new(bytes: &Bytes, len: u64) -> Result<Self, Damage> {
+    pub fn new(bytes: &Bytes, len: u64) -> Result<Self, NotWhole> {
         let whole = meta_len(bytes, len)?;
         if bytes.len() < whole {
             let text = format!("its meta file has {} bytes of {whole}", bytes.len());
-            return Err(Damage(text));
+            return Err(NotWhole(text));
         }
         let checksum = DataChecksum::decode_meta_header(bytes);
         Ok(Self {
-            checksum: checksum.map_err(|e| Damage(e.to_string()))?,
+            checksum: checksum.map_err(|e| NotWhole(e.to_string()))?,
             bytes: bytes.slice(..whole),
             len,
         })
@@ -115,18 +115,18 @@ impl ReplicaCheck {
     ///
     /// # Errors
     /// It differs from its checksums, or is more than the replica has.
-    pub fn take(&mut self, data: &[u8]) -> Result<(), Damage> {
+    pub fn take(&mut self, data: &[u8]) -> Result<(), NotWhole> {
         let len = data.len() as u64;
         let chunk = self.meta.checksum.bytes_per_checksum();
         if len > self.left || (len < self.left && !len.is_multiple_of(u64::from(chunk))) {
-            return Err(Damage(format!("{len} bytes came of {} left", self.left)));
+            return Err(NotWhole(format!("{len} bytes came of {} left", self.left)));
         }
         let end = self.at + self.meta.checksum.sums_len(data.len());
         let sums = self.meta.bytes.get(self.at..end).unwrap_or_default();
         let offset = self.meta.len - self.left;
         self.meta.checksum.verify(data, sums).map_err(|e| {
             let at = offset + e.offset as u64;
-            Damage(format!("its data differs from its checksum at byte {at}"))
+            NotWhole(format!("its data differs from its checksum at byte {at}"))
         })?;
         self.crc = ChecksumKind::Crc32c.crc_append(self.crc, data);
         (self.at, self.left) = (end, self.left - len);
@@ -137,10 +137,10 @@ impl ReplicaCheck {
     ///
     /// # Errors
     /// Some of it did not come.
-    pub fn finish(self) -> Result<u32, Damage> {
+    pub fn finish(self) -> Result<u32, NotWhole> {
         match self.left {
             0 => Ok(self.crc),
-            left => Err(Damage(format!("{left} bytes at its end are missing"))),
+            left => Err(NotWhole(format!("{left} bytes at its end are missing"))),
         }
     }
 }

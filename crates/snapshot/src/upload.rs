@@ -8,7 +8,7 @@ use crate::error::SnapshotError;
 use crate::manifest::ManifestReplica;
 use crate::names::BlockName;
 use crate::rate::Rate;
-use crate::replica_check::{Damage, MetaFile, ReplicaCheck};
+use crate::replica_check::{NotWhole, MetaFile, ReplicaCheck};
 use crate::source::{LocalReplica, ReadFailure, ReplicaBytes, Replicas};
 use crate::target::Target;
 
@@ -19,7 +19,7 @@ const PARTS: usize = 2;
 
 /// What became of a replica.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum Uploaded {
     /// It is in the store, whole.
     Stored(ManifestReplica),
     /// It is left out.
@@ -59,23 +59,23 @@ impl From<SnapshotError> for Stop {
     }
 }
 
-impl From<Damage> for Stop {
-    fn from(Damage(why): Damage) -> Self {
+impl From<NotWhole> for Stop {
+    fn from(NotWhole(why): NotWhole) -> Self {
         Self::LeftOut(ReadFailure::Damaged(why))
     }
 }
 
-fn settled(done: Result<ManifestReplica, Stop>) -> Result<Outcome, SnapshotError> {
+fn settled(done: Result<ManifestReplica, Stop>) -> Result<Uploaded, SnapshotError> {
     match done {
-        Ok(replica) => Ok(Outcome::Stored(replica)),
-        Err(Stop::LeftOut(failure)) => Ok(Outcome::LeftOut(failure)),
+        Ok(replica) => Ok(Uploaded::Stored(replica)),
+        Err(Stop::LeftOut(failure)) => Ok(Uploaded::LeftOut(failure)),
         Err(Stop::Store(error)) => Err(error),
     }
 }
 
 impl Way<'_> {
     /// Puts a replica into the store.
-    pub async fn upload(&self, replica: &LocalReplica) -> Result<Outcome, SnapshotError> {
+    pub async fn upload(&self, replica: &LocalReplica) -> Result<Uploaded, SnapshotError> {
         settled(self.put(replica).await)
     }
 
@@ -92,7 +92,7 @@ impl Way<'_> {
             Ok(describe(replica, &meta, meta.composed_crc()))
         };
         match settled(look.await)? {
-            Outcome::Stored(known) if known.meta_len == meta_len => Ok(Some(known)),
+            Uploaded::Stored(known) if known.meta_len == meta_len => Ok(Some(known)),
             _ => Ok(None),
         }
     }

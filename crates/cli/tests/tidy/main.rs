@@ -27,8 +27,8 @@ const PAGES: [(&str, usize); 3] = [
     ("ARCHITECTURE.md", 900),
     ("CONTRIBUTING.md", 400),
 ];
-/// Words of all pages below docs that are written by hand.
-const DOCS_WORDS: usize = 15_000;
+/// Words of all pages below docs that are written by hand: 15,000, and 500 of snapshots.
+const DOCS_WORDS: usize = 15_500;
 /// Words of a sentence on a page.
 const SENTENCE_WORDS: usize = 25;
 

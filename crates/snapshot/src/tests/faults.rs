@@ -9,7 +9,7 @@ use opendal::layers::ChaosLayer;
 use super::setup::{
     Node, all_of, memory, memory_of, operator, prune_options, restored, verified, verify_one,
 };
-use crate::claim::{Claim, Work};
+use crate::claim::{Claim, ClaimFor};
 use crate::{SnapshotErrorKind, Target, prune};
 
 #[tokio::test]
@@ -113,8 +113,8 @@ async fn nothing_is_pruned_beside_a_snapshot_that_is_being_taken() {
     let (target, node) = (memory_of("claims"), Node::new("uuid-1", "CID-1"));
     node.fill(3);
     node.create(&target).await.expect("created");
-    let creating = Claim::take(&target, "uuid-1", Work::Create).await;
-    let creating = creating.expect("nobody is there");
+    let creating = Claim::take(&target, "uuid-1", ClaimFor::Create).await;
+    let creating = creating.expect("no other is there");
     let mut options = prune_options(1);
     options.remove = true;
     let error = prune(&target, &options).await.expect_err("one is there");
@@ -123,7 +123,7 @@ async fn nothing_is_pruned_beside_a_snapshot_that_is_being_taken() {
     // Another snapshot may be taken meanwhile.
     node.create(&target).await.expect("created");
     creating.release().await;
-    prune(&target, &options).await.expect("nobody is there");
+    prune(&target, &options).await.expect("no other is there");
     assert!(all_of(&target).await.iter().all(|path| !path.contains("running")));
 }
 
@@ -131,8 +131,8 @@ async fn nothing_is_pruned_beside_a_snapshot_that_is_being_taken() {
 async fn a_snapshot_waits_for_one_that_prunes() {
     let (target, node) = (memory(), Node::new("uuid-1", "CID-1"));
     node.fill(3);
-    let pruning = Claim::take(&target, "uuid-1", Work::Prune).await;
-    let pruning = pruning.expect("nobody is there");
+    let pruning = Claim::take(&target, "uuid-1", ClaimFor::Prune).await;
+    let pruning = pruning.expect("no other is there");
     let mut taken = Box::pin(node.create(&target));
     let early = tokio::time::timeout(Duration::from_millis(700), &mut taken).await;
     assert!(early.is_err(), "it did not wait");
@@ -146,7 +146,7 @@ async fn the_claim_of_a_killed_process_is_removed_after_a_while() {
     let (target, node) = (memory_of("dead"), Node::new("uuid-1", "CID-1"));
     node.fill(3);
     node.create(&target).await.expect("created");
-    let claim = Claim::take(&target, "uuid-1", Work::Create).await.expect("free");
+    let claim = Claim::take(&target, "uuid-1", ClaimFor::Create).await.expect("free");
     let path = all_of(&target).await.into_iter().find(|p| p.contains("running"));
     let path = path.expect("a claim");
     let dir = target.unfinished().expect("a directory");

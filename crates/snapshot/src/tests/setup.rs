@@ -160,7 +160,7 @@ impl Node {
 
     fn held(&self) -> HeldVolume {
         let held = HeldVolume::hold(&self.root()).expect("no error");
-        held.expect("nobody has it")
+        held.expect("no other has it")
     }
 
     pub fn root(&self) -> PathBuf {

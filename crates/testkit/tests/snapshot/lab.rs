@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use hayloft_testkit::error::{Result, expect};
 use hayloft_testkit::files::WrittenFiles;
@@ -13,10 +12,8 @@ use serde_json::Value;
 
 use crate::server::{self, S3Server};
 
-/// Block size of clients, bytes; every second block ends in a partial chunk.
+/// Block size of clients, bytes: more than goes to a store in one part.
 pub const BLOCK: u64 = 12 << 20;
-/// Key of the node's log lines and configuration that cases change.
-pub const TO: &str = "hayloft.snapshot.to";
 
 /// What cases share.
 pub struct Lab {
@@ -25,7 +22,7 @@ pub struct Lab {
     pub files: WrittenFiles,
     /// `None`, and why, where no server can be had.
     pub server: std::result::Result<S3Server, String>,
-    /// A variable of ours makes each case's prefix its own.
+    /// How many places were given out.
     prefixes: u32,
 }
 
@@ -159,6 +156,3 @@ fn said(mut hayloft: Command) -> Result<Said> {
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     })
 }
-
-/// How long a node may take for a snapshot by itself.
-pub const BY_ITSELF: Duration = Duration::from_secs(60);

@@ -32,8 +32,8 @@ pub fn program() -> std::result::Result<String, String> {
 }
 
 impl S3Server {
-    /// Starts one with an empty bucket. It answers `free_requests` whoever asks, and refuses the
-    /// rest, as its credentials have ended then; all without a number.
+    /// Starts one with an empty bucket. It answers so many requests of anyone, and refuses
+    /// the rest, as if credentials had ended; all where there is no number.
     pub fn start(program: &str, dir: &Path, free_requests: Option<u32>) -> Result<Self> {
         let port = ports::free()?;
         let argv = [program, "-H", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned);

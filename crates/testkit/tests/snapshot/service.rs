@@ -1,28 +1,32 @@
 //! A node that takes snapshots by itself.
 
+use std::time::Duration;
+
 use hayloft_testkit::error::{Result, expect};
-use hayloft_testkit::http;
 use hayloft_testkit::suite::passed;
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::Outcome;
+use hayloft_testkit::{Outcome, TestkitError, http, ports};
 use serde_json::Value;
 
-use crate::lab::{BY_ITSELF, Lab, TO};
+use crate::lab::Lab;
+
+/// How long a node may take for a snapshot by itself.
+const BY_ITSELF: Duration = Duration::from_secs(60);
 
 impl Lab {
     fn configure(&mut self, to: &str) -> Result<()> {
         self.cluster.node(0).stop()?;
         let conf = self.cluster.node(0).conf_mut();
-        conf.set(TO, to);
-        conf.set("hayloft.snapshot.interval", "1s");
-        conf.set("hayloft.snapshot.keep", "2");
+        conf.set("hayloft.snapshot.to", to)
+            .set("hayloft.snapshot.interval", "1s")
+            .set("hayloft.snapshot.keep", "2");
         self.cluster.start_node(0)?;
         self.cluster.wait_all_live()
     }
 
     fn live(&mut self) -> Result<Value> {
         let port = self.cluster.node(0).http_port();
-        let text = http::get_text(port, "/live")?;
+        let text = http::get(ports::local(port), "/live")?;
         let live: Value = serde_json::from_str(&text).unwrap_or_default();
         Ok(live["snapshots"].clone())
     }
@@ -50,7 +54,7 @@ pub fn a_node_by_itself(lab: &mut Lab) -> Result<Outcome> {
     lab.wait_state("the new file is in it", more)?;
     lab.wait_state("nothing is behind", all)?;
     let port = lab.cluster.node(0).http_port();
-    let prom = http::get_text(port, "/prom")?;
+    let prom = http::get(ports::local(port), "/prom")?;
     expect(prom.contains("\nhayloft_snapshot_lag_seconds "), || prom.clone())?;
     expect(prom.contains("\nhayloft_snapshot_failing 0"), || prom.clone())?;
     // At most two are kept, besides one that comes while they are counted.
@@ -64,7 +68,7 @@ pub fn a_node_by_itself(lab: &mut Lab) -> Result<Outcome> {
 
 pub fn a_node_whose_store_is_missing(lab: &mut Lab) -> Result<Outcome> {
     let (to, dir) = lab.directory()?;
-    std::fs::remove_dir(&dir).map_err(hayloft_testkit::TestkitError::file("removing", &dir))?;
+    std::fs::remove_dir(&dir).map_err(TestkitError::file("removing", &dir))?;
     lab.configure(&to)?;
     let failing = |state: &Value| state["failures"].as_u64() > Some(0);
     let state = lab.wait_state("the node says that it fails", failing)?;
@@ -72,7 +76,7 @@ pub fn a_node_whose_store_is_missing(lab: &mut Lab) -> Result<Outcome> {
     expect(error.contains("mount or make"), || error.clone())?;
     // It serves all the same, and goes on when the store is there.
     lab.files.check(&lab.fs)?;
-    std::fs::create_dir(&dir).map_err(hayloft_testkit::TestkitError::file("creating", &dir))?;
+    std::fs::create_dir(&dir).map_err(TestkitError::file("creating", &dir))?;
     let well = |state: &Value| state["error"].is_null() && state["lag_s"] == 0;
     lab.wait_state("it goes on", well)?;
     passed()
