@@ -31,7 +31,8 @@ impl fmt::Display for SnapshotError {
 
 impl SnapshotError {
     /// A finding.
-    pub(crate) fn finding(
+    #[must_use]
+    pub fn finding(
         what: impl Into<String>,
         place: impl Into<String>,
         advice: impl Into<String>,
@@ -45,7 +46,8 @@ impl SnapshotError {
     }
 
     /// The environment does not allow the work.
-    pub(crate) fn environment(
+    #[must_use]
+    pub fn environment(
         what: impl Into<String>,
         place: impl Into<String>,
         advice: impl Into<String>,

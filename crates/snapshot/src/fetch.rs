@@ -2,14 +2,15 @@
 //! comes.
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use opendal::ErrorKind;
 
+use crate::SnapshotProgress;
 use crate::error::SnapshotError;
 use crate::manifest::ManifestReplica;
 use crate::rate::Rate;
 use crate::replica_check::{NotWhole, MetaFile, ReplicaCheck};
 use crate::target::Target;
-use crate::SnapshotProgress;
 
 /// Bytes that are fetched at a time.
 const PIECE_BYTES: usize = 8 << 20;
@@ -28,6 +29,29 @@ pub enum Broken {
 impl From<NotWhole> for Broken {
     fn from(NotWhole(why): NotWhole) -> Self {
         Self::Objects(why)
+    }
+}
+
+/// A replica on its way to its place.
+pub trait IncomingReplica: Send {
+    /// Bytes that belong at this offset, and follow those before. They were compared with their
+    /// checksums.
+    fn data(&mut self, at: u64, bytes: Bytes) -> BoxFuture<'_, Result<(), SnapshotError>>;
+    /// All of it came and fits the manifest; whether it is on a storage of the type that it had.
+    /// Without this it must not be taken for a replica.
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<bool, SnapshotError>>;
+}
+
+/// Takes bytes, and leaves it at that.
+pub struct Nowhere;
+
+impl IncomingReplica for Nowhere {
+    fn data(&mut self, _: u64, _: Bytes) -> BoxFuture<'_, Result<(), SnapshotError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<bool, SnapshotError>> {
+        Box::pin(std::future::ready(Ok(true)))
     }
 }
 
@@ -63,13 +87,13 @@ impl Fetch<'_> {
         Ok(meta)
     }
 
-    /// The data of a replica, piece by piece; each has been compared when `sink` gets it. All of it
+    /// The data of a replica, piece by piece; each has been compared when `to` gets it. All of it
     /// fits the manifest when this returns well.
-    pub async fn data<F: Future<Output = Result<(), SnapshotError>>>(
+    pub async fn data(
         &self,
         replica: &ManifestReplica,
         meta: MetaFile,
-        mut sink: impl FnMut(u64, Bytes) -> F,
+        to: &mut dyn IncomingReplica,
     ) -> Result<(), Broken> {
         let path = replica.name.data(self.node);
         let piece = meta.piece(PIECE_BYTES) as u64;
@@ -81,7 +105,7 @@ impl Fetch<'_> {
             let altered = |NotWhole(why)| Broken::Objects(format!("{path}: {why}"));
             check.take(&bytes).map_err(altered)?;
             self.progress.add(bytes.len() as u64);
-            sink(at, bytes).await.map_err(Broken::Sink)?;
+            to.data(at, bytes).await.map_err(Broken::Sink)?;
         }
         self.ends(&path, len).await?;
         let crc = check.finish()?;

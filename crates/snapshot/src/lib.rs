@@ -12,7 +12,8 @@
 //! | `rate` | bytes a second |
 //! | `create`, `upload` | a snapshot, taken |
 //! | `verify` | a snapshot, compared with itself |
-//! | `restore` | a snapshot, put on data directories |
+//! | `fetch` | a replica on its way back |
+//! | `restore`, `directories` | a snapshot, put back; on data directories |
 //! | `prune` | old snapshots removed, and objects that none names |
 //!
 //! A snapshot is its manifest, which is written last: without it there is no snapshot. Each node
@@ -21,6 +22,7 @@
 mod catalog;
 mod claim;
 mod create;
+mod directories;
 mod error;
 mod fetch;
 mod manifest;
@@ -42,7 +44,10 @@ pub use error::{SnapshotError, SnapshotErrorKind};
 pub use manifest::{Manifest, ManifestReplica};
 pub use prune::{PruneOptions, PruneReport, prune};
 pub use rate::Rate;
-pub use restore::{RestoreOptions, RestoreReport, RestoreVolume, restore};
+pub use directories::{RestoreVolume, restore};
+pub use fetch::IncomingReplica;
+pub use replica_check::MetaFile;
+pub use restore::{Begun, Incoming, RestoreOptions, RestoreReport, RestoreSink, restore_to};
 pub use source::{
     DirectorySource, LocalReplica, NodeReplicas, ReadFailure, Reading, ReplicaBytes, Replicas,
     nodes_on,

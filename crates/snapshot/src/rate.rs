@@ -1,6 +1,6 @@
 //! Bytes a second, for all tasks that share one.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hayloft_io::locks;
@@ -9,12 +9,12 @@ use tokio::time::{Instant, sleep_until};
 /// What may be caught up after a pause.
 const BURST: Duration = Duration::from_millis(250);
 
-/// A limit of bytes a second.
-#[derive(Debug)]
+/// A limit of bytes a second. All clones share it.
+#[derive(Clone, Debug)]
 pub struct Rate {
     bytes_per_second: u64,
     /// When what was taken so far has its time.
-    paid_until: Mutex<Option<Instant>>,
+    paid_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Rate {
@@ -23,7 +23,7 @@ impl Rate {
     pub fn new(bytes_per_second: u64) -> Self {
         Self {
             bytes_per_second,
-            paid_until: Mutex::new(None),
+            paid_until: Arc::default(),
         }
     }
 

@@ -52,6 +52,26 @@ impl MetaFile {
         })
     }
 
+    /// How the data is checksummed.
+    #[must_use]
+    pub fn checksum(&self) -> DataChecksum {
+        self.checksum
+    }
+
+    /// The checksums of so many bytes at an offset that is a chunk's; none where there are none.
+    #[must_use]
+    pub fn sums(&self, offset: u64, len: usize) -> Bytes {
+        let before = offset / u64::from(self.checksum.bytes_per_checksum());
+        let before = usize::try_from(before).unwrap_or(usize::MAX);
+        let from = before.saturating_mul(self.checksum.sum_size());
+        let from = from.saturating_add(META_HEADER_LEN);
+        let to = from.saturating_add(self.checksum.sums_len(len));
+        match to <= self.bytes.len() {
+            true => self.bytes.slice(from..to),
+            false => Bytes::new(),
+        }
+    }
+
     /// All of it.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
@@ -80,6 +100,7 @@ impl MetaFile {
     }
 
     /// The smallest number of bytes, at least `wanted`, that is a whole number of chunks.
+    #[must_use]
     pub fn piece(&self, wanted: usize) -> usize {
         wanted.next_multiple_of(self.checksum.chunk_size())
     }

@@ -7,7 +7,7 @@ use crate::SnapshotProgress;
 use crate::catalog;
 use crate::create::PROBLEMS_MAX;
 use crate::error::SnapshotError;
-use crate::fetch::{Broken, Fetch};
+use crate::fetch::{Broken, Fetch, Nowhere};
 use crate::manifest::ManifestReplica;
 use crate::rate::Rate;
 use crate::target::Target;
@@ -100,8 +100,7 @@ pub async fn verify(
     let one = |replica| async move {
         let read = async {
             let meta = fetch.meta(replica).await?;
-            let seen = |_, _| std::future::ready(Ok(()));
-            fetch.data(replica, meta, seen).await
+            fetch.data(replica, meta, &mut Nowhere).await
         };
         match read.await {
             Ok(()) => Ok((replica, None)),

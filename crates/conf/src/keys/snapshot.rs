@@ -13,6 +13,9 @@ keys! {
     SNAPSHOT_RATE: u64 = ("hayloft.snapshot.rate", "0",
         "Most bytes a second that each node reads for snapshots; 0 for what the disks' schedulers \
          leave.").bytes_per_second();
+    SNAPSHOT_RESTORE_FROM: Option<String> = ("hayloft.snapshot.restore-from", "",
+        "Where a snapshot is that the node puts back while it serves, as above; `#UUID` behind it \
+         where several nodes are there. Clear it afterwards.");
     SNAPSHOT_KEEP: u32 = ("hayloft.snapshot.keep", "0",
         "Snapshots that the node keeps. It removes older ones while nothing of it is missing; 0 \
          for never.").max(100_000);

@@ -267,6 +267,7 @@ impl Running {
             let node = Arc::new(crate::snapshots::SnapshotNode {
                 config: self.node.config.clone(),
                 store: self.node.store.clone(),
+                namenodes: self.namenodes.clone(),
                 host: self.node.identity.host_name.clone(),
                 snapshots,
                 stop: self.node.stop.child_token(),

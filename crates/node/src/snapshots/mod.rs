@@ -3,10 +3,13 @@
 //! | module | what it is |
 //! |---|---|
 //! | `service` | takes one after the other, in a build that can |
+//! | `store_sink` | a snapshot put back, through the store |
 //! | `store_source` | replicas read through the store, in the class of I/O that no client waits for |
 
 #[cfg(feature = "snapshots")]
 mod service;
+#[cfg(feature = "snapshots")]
+mod store_sink;
 #[cfg(feature = "snapshots")]
 mod store_source;
 
@@ -21,8 +24,14 @@ pub use service::{SnapshotNode, serve};
 /// How the snapshots of a node stand.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotState {
-    /// Where they go.
+    /// Where they go; empty when none is taken.
     pub to: String,
+    /// Where a snapshot is put back from, while that is not done.
+    pub restoring: Option<String>,
+    /// What came of that.
+    pub restored: Option<String>,
+    /// Replicas of it that are missing or altered.
+    pub restore_broken: u64,
     /// One is being taken, and so many bytes of it are done, of so many.
     pub running: Option<(u64, u64)>,
     /// Name of the last one.
@@ -49,11 +58,16 @@ pub struct SnapshotState {
 pub struct Snapshots(Arc<Mutex<SnapshotState>>);
 
 impl Snapshots {
-    /// That of a node which is to take snapshots; `None` when it is not.
+    /// That of a node which is to take snapshots, or put one back; `None` when it is not.
     pub fn of(config: &Configuration) -> Option<Self> {
-        let to = config.get(&keys::SNAPSHOT_TO)?;
+        let to = config.get(&keys::SNAPSHOT_TO);
+        let restoring = config.get(&keys::SNAPSHOT_RESTORE_FROM);
+        if to.is_none() && restoring.is_none() {
+            return None;
+        }
         let state = SnapshotState {
-            to,
+            to: to.unwrap_or_default(),
+            restoring,
             ..SnapshotState::default()
         };
         Some(Self(Arc::new(Mutex::new(state))))
@@ -74,10 +88,12 @@ impl Snapshots {
 /// without those that it is to take, and nothing would tell.
 #[cfg(not(feature = "snapshots"))]
 pub fn refusal(config: &Configuration) -> Option<String> {
-    let to = config.get(&keys::SNAPSHOT_TO)?;
+    let keys = [&keys::SNAPSHOT_TO, &keys::SNAPSHOT_RESTORE_FROM];
+    let key = keys.into_iter().find(|key| config.get(key).is_some())?;
     Some(format!(
-        "hayloft.snapshot.to is {to}, and this build of hayloft has no snapshots: start the one \
-         that 'make build' makes (cargo feature snapshots), or clear the key"
+        "{} is set, and this build of hayloft has no snapshots: start the one that 'make build' \
+         makes (cargo feature snapshots), or clear the key",
+        key.name()
     ))
 }
 

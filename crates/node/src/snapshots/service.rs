@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hayloft_conf::{SharedConfig, keys};
 use hayloft_snapshot::{
-    Covered, CreateOptions, CreateReport, PruneOptions, Rate, SnapshotError, SnapshotProgress,
-    Target, covered, create, prune,
+    Covered, CreateOptions, CreateReport, PruneOptions, Rate, RestoreOptions, SnapshotError,
+    SnapshotProgress, Target, covered, create, prune, restore_to,
 };
 use hayloft_store::Store;
 use hayloft_store::offline::{ReplicaOnDisk, data_name};
@@ -17,7 +17,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::Snapshots;
+use super::store_sink::StoreSink;
 use super::store_source::StoreSource;
+use crate::namenode::NameNodes;
 
 /// How often it is looked how far snapshots are behind.
 const LOOK: Duration = Duration::from_secs(5);
@@ -26,12 +28,17 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// Replicas on their way at a time.
 const AT_ONCE: usize = 4;
 
+/// The pause before the next try.
+struct Pause(Duration);
+
 /// What the service needs of the node.
 pub struct SnapshotNode {
     /// Its configuration.
     pub config: SharedConfig,
     /// Its replicas.
     pub store: Store,
+    /// Who hears of those that are put back.
+    pub namenodes: NameNodes,
     /// Name of its host, for people.
     pub host: String,
     /// What is told of it.
@@ -60,31 +67,108 @@ impl SnapshotNode {
         while self.store.pools().is_empty() {
             sleep(Duration::from_secs(1)).await;
         }
+        let mut pause = Pause(AGAIN);
+        // First: a snapshot of a node that lacks replicas would lack them, too.
+        while let Some(from) = self.snapshots.state().restoring {
+            if let Err(error) = self.put_back(&from).await {
+                sleep(self.failed(&error, &mut pause)).await;
+            }
+        }
+        if self.snapshots.state().to.is_empty() {
+            return;
+        }
         let mut known: Option<Arc<Covered>> = None;
-        let mut pause = AGAIN;
         loop {
-            let taken = self.take(&mut known).await;
-            let wait = match taken {
+            let wait = match self.take(&mut known).await {
                 Ok(()) => {
-                    pause = AGAIN;
+                    pause = Pause(AGAIN);
                     self.interval()
                 }
-                Err(error) => {
-                    warn!("a snapshot failed, and is begun again in {} s: {error}", pause.as_secs());
-                    self.snapshots.change(|state| {
-                        state.running = None;
-                        state.failures += 1;
-                        state.error = Some(error.to_string());
-                    });
-                    let wait = pause;
-                    pause = (pause * 2).min(self.interval().max(AGAIN));
-                    wait
-                }
+                Err(error) => self.failed(&error, &mut pause),
             };
             let until = Instant::now() + wait;
             while Instant::now() < until {
                 self.look(known.as_ref()).await;
-                sleep(LOOK.min(until - Instant::now())).await;
+                sleep(LOOK.min(until.saturating_duration_since(Instant::now()))).await;
+            }
+        }
+    }
+
+    /// Tells of a failure; gives the pause before the next try.
+    fn failed(&self, error: &SnapshotError, pause: &mut Pause) -> Duration {
+        let wait = pause.0;
+        warn!("a snapshot failed, and is begun again in {} s: {error}", wait.as_secs());
+        self.snapshots.change(|state| {
+            state.running = None;
+            state.failures += 1;
+            state.error = Some(error.to_string());
+        });
+        pause.0 = (wait * 2).min(self.interval().max(AGAIN));
+        wait
+    }
+
+    /// Puts the snapshot back that the configuration names.
+    async fn put_back(&self, from: &str) -> Result<(), SnapshotError> {
+        let (url, node) = match from.rsplit_once('#') {
+            Some((url, node)) => (url, Some(node.to_owned())),
+            None => (from, None),
+        };
+        let target = Target::open(url)?;
+        let options = RestoreOptions {
+            node,
+            snapshot: None,
+            new_identity: false,
+            rate: Rate::new(self.config.get(&keys::SNAPSHOT_RATE)),
+            at_once: AT_ONCE,
+        };
+        let sink = StoreSink {
+            store: self.store.clone(),
+            namenodes: self.namenodes.clone(),
+        };
+        let (cluster, own) = (self.store.storage_info().cluster_id, self.store.datanode_uuid());
+        let progress = SnapshotProgress::default();
+        let work = restore_to(&target, &sink, (&cluster, &own), &options, &progress);
+        let report = self.with_progress(work, &progress, None).await?;
+        for problem in &report.problems {
+            warn!("snapshot {}: {problem}", report.snapshot);
+        }
+        let restored = format!(
+            "{} of {}: {} replicas came, {} were there, {} are missing or altered",
+            report.snapshot,
+            report.node,
+            report.restored_replicas,
+            report.there_already,
+            report.broken
+        );
+        info!("a snapshot was put back: {restored}");
+        self.snapshots.change(|state| {
+            state.running = None;
+            state.restoring = None;
+            state.restored = Some(restored);
+            state.restore_broken = report.broken;
+            state.error = None;
+        });
+        Ok(())
+    }
+
+    /// Does a work, and tells how far it is meanwhile, and how far snapshots are behind.
+    async fn with_progress<T>(
+        &self,
+        work: impl Future<Output = T>,
+        progress: &SnapshotProgress,
+        known: Option<&Arc<Covered>>,
+    ) -> T {
+        let mut work = std::pin::pin!(work);
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                _ = looks.tick() => {
+                    let running = Some(progress.bytes());
+                    self.snapshots.change(|state| state.running = running);
+                    self.look(known).await;
+                }
             }
         }
     }
@@ -108,22 +192,8 @@ impl SnapshotNode {
             now_ms: now_ms(),
         };
         let (source, progress) = (StoreSource(self.store.clone()), SnapshotProgress::default());
-        let taken = {
-            let work = create(&source, &target, &options, &progress);
-            let mut work = std::pin::pin!(work);
-            let mut looks = interval(LOOK);
-            looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                tokio::select! {
-                    taken = &mut work => break taken,
-                    _ = looks.tick() => {
-                        let running = Some(progress.bytes());
-                        self.snapshots.change(|state| state.running = running);
-                        self.look(Some(&before)).await;
-                    }
-                }
-            }
-        };
+        let work = create(&source, &target, &options, &progress);
+        let taken = self.with_progress(work, &progress, Some(&before)).await;
         let (bytes, _) = progress.bytes();
         self.snapshots.change(|state| {
             state.running = None;
@@ -166,7 +236,8 @@ impl SnapshotNode {
     /// Removes old snapshots, unless the newest lacks something that those may have.
     async fn prune(&self, target: &Target, report: &CreateReport) -> Result<(), SnapshotError> {
         let keep = self.config.get(&keys::SNAPSHOT_KEEP);
-        if keep == 0 || report.damaged > 0 {
+        let broken = self.snapshots.state().restore_broken;
+        if keep == 0 || report.damaged > 0 || broken > 0 {
             return Ok(());
         }
         let options = PruneOptions {

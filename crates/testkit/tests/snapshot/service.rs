@@ -18,6 +18,7 @@ impl Lab {
         self.cluster.node(0).stop()?;
         let conf = self.cluster.node(0).conf_mut();
         conf.set("hayloft.snapshot.to", to)
+            .set("hayloft.snapshot.restore-from", "")
             .set("hayloft.snapshot.interval", "1s")
             .set("hayloft.snapshot.keep", "2");
         self.cluster.start_node(0)?;
@@ -79,5 +80,30 @@ pub fn a_node_whose_store_is_missing(lab: &mut Lab) -> Result<Outcome> {
     std::fs::create_dir(&dir).map_err(TestkitError::file("creating", &dir))?;
     let well = |state: &Value| state["error"].is_null() && state["lag_s"] == 0;
     lab.wait_state("it goes on", well)?;
+    passed()
+}
+
+pub fn a_running_node_puts_it_back(lab: &mut Lab) -> Result<Outcome> {
+    let (to, _) = lab.directory()?;
+    lab.well("create", &to, &[])?;
+    lab.lose_the_node()?;
+    // A new node, under an identity of its own, that has registered before a block is there.
+    lab.cluster.node(0).conf_mut().set("hayloft.snapshot.to", "");
+    lab.cluster.start_node(0)?;
+    lab.cluster.wait_all_live()?;
+    expect(lab.fs.check("/second", 1, 0).is_err(), || "no node has it".into())?;
+    lab.cluster.node(0).stop()?;
+    lab.configure(&to)?;
+    let conf = lab.cluster.node(0).conf_mut();
+    conf.set("hayloft.snapshot.restore-from", &to);
+    lab.cluster.node(0).stop()?;
+    lab.cluster.start_node(0)?;
+    let done = |state: &Value| state["restored"].is_string();
+    let state = lab.wait_state("the snapshot is put back", done)?;
+    expect(state["restore_broken"] == 0, || format!("{state}"))?;
+    lab.files.wait_replicas(&lab.fs, 1)?;
+    lab.files.check(&lab.fs)?;
+    let all = |state: &Value| state["lag_s"] == 0 && state["last"].is_string();
+    lab.wait_state("the node has a snapshot of its own", all)?;
     passed()
 }

@@ -84,9 +84,16 @@ fn of_parity(status: &ParityStatus) -> Vec<String> {
 }
 
 fn of_snapshots(state: &SnapshotState) -> Option<String> {
-    let to = &state.to;
+    let to = state.restoring.as_ref().unwrap_or(&state.to);
+    if state.restore_broken > 0 {
+        let broken = state.restore_broken;
+        return Some(format!(
+            "{broken} replicas of the snapshot that was put back are missing or altered there: \
+             the log says which."
+        ));
+    }
     match (&state.error, state.left_out) {
-        (Some(error), _) => Some(format!("The last snapshot to {to} failed: {error}.")),
+        (Some(error), _) => Some(format!("The last work on snapshots in {to} failed: {error}.")),
         (None, 0) => None,
         (None, left_out) => Some(format!(
             "The last snapshot to {to} lacks {left_out} replicas, volumes or pools: the log says \

@@ -77,6 +77,9 @@ pub fn live(host: &dyn WebHost) -> Value {
 fn snapshots(state: SnapshotState) -> Value {
     json!({
         "to": state.to,
+        "restoring": state.restoring,
+        "restored": state.restored,
+        "restore_broken": state.restore_broken,
         "running": state.running.map(|(done, of)| json!({"bytes": done, "of": of})),
         "last": state.last,
         "last_ms": state.last_ms,
