@@ -49,7 +49,10 @@ pub async fn nodes(target: &Target) -> Result<Vec<String>, SnapshotError> {
 /// The names of a node's snapshots, the oldest first.
 pub async fn snapshots(target: &Target, node: &str) -> Result<Vec<String>, SnapshotError> {
     let names = names_below(target, &folder(node, MANIFESTS)).await?;
-    let mut names: Vec<String> = names.into_iter().filter(|n| taken_at(n).is_some()).collect();
+    let mut names: Vec<String> = names
+        .into_iter()
+        .filter(|n| taken_at(n).is_some())
+        .collect();
     names.sort_unstable();
     Ok(names)
 }
@@ -113,25 +116,33 @@ pub async fn list(
     let mut all = Vec::new();
     for node in nodes {
         for name in snapshots(target, &node).await? {
-            all.push(look_at(target, &node, name).await?);
+            all.extend(look_at(target, &node, name).await?);
         }
     }
     Ok(all)
 }
 
+/// What the first line of a snapshot says; nothing when it was pruned meanwhile.
 async fn look_at(
     target: &Target,
     node: &str,
     name: String,
-) -> Result<SnapshotListed, SnapshotError> {
+) -> Result<Option<SnapshotListed>, SnapshotError> {
     let path = path_of(node, &name);
-    let failed = |e| SnapshotError::of_store("read a manifest", &target.at(&path), &e);
-    let len = target.operator().stat(&path).await.map_err(failed)?;
-    let most = len.content_length().min(HEADER_BYTES_MAX as u64 + 1);
-    let read = target.operator().read_with(&path).range(0..most.max(1));
-    let first = match most {
-        0 => bytes::Bytes::new(),
-        _ => read.await.map_err(failed)?.to_bytes(),
+    let read = async {
+        let len = target.operator().stat(&path).await?.content_length();
+        let most = len.min(HEADER_BYTES_MAX as u64 + 1);
+        if most == 0 {
+            return Ok(bytes::Bytes::new());
+        }
+        let read = target.operator().read_with(&path).range(0..most).await;
+        read.map(|bytes| bytes.to_bytes())
+    };
+    let first = match read.await {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        first => {
+            first.map_err(|e| SnapshotError::of_store("read a manifest", &target.at(&path), &e))?
+        }
     };
     let header = ManifestHeader::parse(&first).map_err(|e| e.to_string());
     let header = header.and_then(|header| match header.datanode_uuid == node {
@@ -141,7 +152,7 @@ async fn look_at(
     let problem = header.as_ref().err().cloned();
     let header = header.ok();
     let text = |of: fn(&ManifestHeader) -> &String| header.as_ref().map(of).cloned();
-    Ok(SnapshotListed {
+    Ok(Some(SnapshotListed {
         node: node.to_owned(),
         taken_ms: taken_at(&name).unwrap_or(0),
         name,
@@ -150,7 +161,7 @@ async fn look_at(
         replicas: header.as_ref().map_or(0, |h| h.replicas),
         bytes: header.as_ref().map_or(0, |h| h.bytes),
         problem,
-    })
+    }))
 }
 
 /// Reads a snapshot and compares it with its own checksum.
@@ -160,9 +171,8 @@ pub async fn manifest(
     snapshot: &str,
 ) -> Result<Manifest, SnapshotError> {
     let path = path_of(node, snapshot);
-    let refuse = |what: String, advice: &str| {
-        Err(SnapshotError::finding(what, target.at(&path), advice))
-    };
+    let refuse =
+        |what: String, advice: &str| Err(SnapshotError::finding(what, target.at(&path), advice));
     let Some(bytes) = target.read(&path, MANIFEST_BYTES_MAX).await? else {
         return refuse(
             "there is no such snapshot".to_owned(),
@@ -171,7 +181,10 @@ pub async fn manifest(
     };
     let manifest = match Manifest::parse(&bytes) {
         Err(error @ ManifestError::Version(_)) => {
-            return refuse(format!("the snapshot cannot be used: {error}"), "or use another");
+            return refuse(
+                format!("the snapshot cannot be used: {error}"),
+                "or use another",
+            );
         }
         Err(error) => {
             return refuse(

@@ -109,7 +109,8 @@ impl Claim {
         let minutes = DEAD.as_secs() / 60;
         SnapshotError::finding(
             "another process is at work on the snapshots of this node",
-            self.target.at(&format!("{}{other}", folder(&self.node, RUNNING))),
+            self.target
+                .at(&format!("{}{other}", folder(&self.node, RUNNING))),
             format!(
                 "run the command when it has ended; if it was killed, this takes {minutes} min \
                  to show"
@@ -208,7 +209,11 @@ async fn keep(target: Target, path: String, lost: CancellationToken) {
 async fn modified(target: &Target, path: &str) -> Result<Option<Option<i64>>, SnapshotError> {
     match target.operator().stat(path).await {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(SnapshotError::of_store("look at an object", &target.at(path), &e)),
+        Err(e) => Err(SnapshotError::of_store(
+            "look at an object",
+            &target.at(path),
+            &e,
+        )),
         Ok(meta) => Ok(Some(
             meta.last_modified().map(|at| at.into_inner().as_second()),
         )),

@@ -319,11 +319,7 @@ impl Taking<'_> {
             storage_type: kind.name().to_owned(),
         });
         ManifestHeader::new(
-            (
-                &local.cluster_id,
-                &local.datanode_uuid,
-                &self.options.host,
-            ),
+            (&local.cluster_id, &local.datanode_uuid, &self.options.host),
             self.options.now_ms,
             &local.pools,
             storages.collect(),

@@ -51,9 +51,8 @@ pub async fn restore(
     let (node, snapshot, manifest) = chosen(target, options).await?;
     let place = target.at(&catalog::path_of(&node, &snapshot));
     let pools = manifest.header.pool_versions();
-    let pools = pools.map_err(|e| {
-        SnapshotError::finding(e.to_string(), place, "use another snapshot")
-    })?;
+    let pools =
+        pools.map_err(|e| SnapshotError::finding(e.to_string(), place, "use another snapshot"))?;
     let cluster_id = manifest.header.cluster_id.clone();
     let (volumes, new) = (volumes.to_vec(), options.new_identity);
     let prepared = tokio::task::spawn_blocking(move || prepare(&volumes, &manifest, &pools, new));
@@ -99,7 +98,11 @@ fn prepare(
     if held.is_empty() {
         let advice = "name one in dfs.datanode.data.dir that is not on a RAM disk";
         let what = "there is no data directory to restore to";
-        return Err(SnapshotError::environment(what, "dfs.datanode.data.dir", advice));
+        return Err(SnapshotError::environment(
+            what,
+            "dfs.datanode.data.dir",
+            advice,
+        ));
     }
     let mut versions = Vec::new();
     let mut there = HashSet::new();
@@ -297,7 +300,9 @@ struct InScratch {
 impl IncomingReplica for InScratch {
     fn data(&mut self, at: u64, bytes: Bytes) -> BoxFuture<'_, Result<(), SnapshotError>> {
         let data = Arc::clone(&self.data);
-        Box::pin(blocking(self.volume.root(), move || data.write_all_at(&bytes, at)))
+        Box::pin(blocking(self.volume.root(), move || {
+            data.write_all_at(&bytes, at)
+        }))
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<bool, SnapshotError>> {
@@ -310,8 +315,7 @@ impl IncomingReplica for InScratch {
                 ..
             } = *self;
             let to = Arc::clone(&volume);
-            let settle =
-                move || to.settle(&replica.pool, replica.block, &scratch, replica.pinned);
+            let settle = move || to.settle(&replica.pool, replica.block, &scratch, replica.pinned);
             blocking(volume.root(), settle).await?;
             Ok(of_type)
         })

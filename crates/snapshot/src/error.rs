@@ -73,7 +73,11 @@ impl SnapshotError {
             io::ErrorKind::PermissionDenied => "run the command as the user of the node",
             _ => "see what the disk says in the log of the kernel",
         };
-        Self::environment(format!("cannot {doing}: {error}"), place.to_string(), advice)
+        Self::environment(
+            format!("cannot {doing}: {error}"),
+            place.to_string(),
+            advice,
+        )
     }
 
     /// What it says of the work.
@@ -101,7 +105,10 @@ fn is_full(error: &opendal::Error) -> bool {
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<io::Error>() {
             let kind = error.kind();
-            if matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            if matches!(
+                kind,
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ) {
                 return true;
             }
         }
@@ -109,9 +116,14 @@ fn is_full(error: &opendal::Error) -> bool {
     }
     // Servers of S3 have no code for it in common.
     let text = error.to_string();
-    ["QuotaExceeded", "StorageFull", "No space left", "quota exceeded"]
-        .iter()
-        .any(|said| text.contains(said))
+    [
+        "QuotaExceeded",
+        "StorageFull",
+        "No space left",
+        "quota exceeded",
+    ]
+    .iter()
+    .any(|said| text.contains(said))
 }
 
 /// Whether the store's credentials have ended, or never were any.

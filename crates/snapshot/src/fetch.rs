@@ -9,7 +9,7 @@ use crate::SnapshotProgress;
 use crate::error::SnapshotError;
 use crate::manifest::ManifestReplica;
 use crate::rate::Rate;
-use crate::replica_check::{NotWhole, MetaFile, ReplicaCheck};
+use crate::replica_check::{MetaFile, NotWhole, ReplicaCheck};
 use crate::target::Target;
 
 /// Bytes that are fetched at a time.
@@ -130,7 +130,9 @@ impl Fetch<'_> {
         if len == 0 {
             return Ok(Bytes::new());
         }
-        self.rate.take(usize::try_from(len).unwrap_or(usize::MAX)).await;
+        self.rate
+            .take(usize::try_from(len).unwrap_or(usize::MAX))
+            .await;
         let operator = self.target.operator();
         let read = operator.read_with(path).range(at..at + len).await;
         let bytes = read.map_err(|e| self.broken(path, &e))?.to_bytes();

@@ -40,12 +40,12 @@ mod verify;
 
 pub use catalog::{SnapshotListed, list};
 pub use create::{Covered, CreateOptions, CreateReport, covered, create};
+pub use directories::{RestoreVolume, restore};
 pub use error::{SnapshotError, SnapshotErrorKind};
+pub use fetch::IncomingReplica;
 pub use manifest::{Manifest, ManifestReplica};
 pub use prune::{PruneOptions, PruneReport, prune};
 pub use rate::Rate;
-pub use directories::{RestoreVolume, restore};
-pub use fetch::IncomingReplica;
 pub use replica_check::MetaFile;
 pub use restore::{Begun, Incoming, RestoreOptions, RestoreReport, RestoreSink, restore_to};
 pub use source::{

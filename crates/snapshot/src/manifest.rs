@@ -219,7 +219,9 @@ impl Manifest {
             let ManifestReplica { name, meta_len, .. } = replica;
             let pool = self.header.pools.iter();
             let pool = pool.position_of(name.pool.as_str());
-            let crc = replica.crc.map_or("-".to_owned(), |crc| format!("{crc:08x}"));
+            let crc = replica
+                .crc
+                .map_or("-".to_owned(), |crc| format!("{crc:08x}"));
             let line = format!(
                 "\n{pool} {} {} {} {meta_len} {crc} {:08x} {} {}",
                 name.id,

@@ -30,7 +30,11 @@ pub fn meta_len(header: &[u8], len: u64) -> Result<usize, NotWhole> {
     let fits = usize::try_from(bytes)
         .ok()
         .filter(|_| bytes <= META_BYTES_MAX);
-    fits.ok_or_else(|| NotWhole(format!("its checksums are {bytes} bytes, more than is taken")))
+    fits.ok_or_else(|| {
+        NotWhole(format!(
+            "its checksums are {bytes} bytes, more than is taken"
+        ))
+    })
 }
 
 impl MetaFile {
@@ -96,7 +100,11 @@ impl MetaFile {
             left -= piece;
         }
         let joined = all.finish();
-        Some(joined.first_chunk().map_or(0, |crc| u32::from_be_bytes(*crc)))
+        Some(
+            joined
+                .first_chunk()
+                .map_or(0, |crc| u32::from_be_bytes(*crc)),
+        )
     }
 
     /// The smallest number of bytes, at least `wanted`, that is a whole number of chunks.

@@ -150,7 +150,8 @@ impl DirectorySource {
         for (storage, (volume, storage_type)) in self.volumes.iter().enumerate() {
             let version = &volume.version;
             all.cluster_id.clone_from(&version.cluster_id);
-            all.storages.push((version.storage_id.clone(), *storage_type));
+            all.storages
+                .push((version.storage_id.clone(), *storage_type));
             if version.stubs {
                 let place = volume.root.display();
                 all.problems.push(format!(
@@ -183,14 +184,15 @@ impl DirectorySource {
         let failed = |e| SnapshotError::of_file("read", volume.root.display(), &e);
         let (found, lacking) = found.map_err(failed)?;
         let home = |block| ReplicaOnDisk::home(&volume.root, pool, block);
-        all.replicas.extend(found.into_iter().map(|found| LocalReplica {
-            pool: pool.clone(),
-            elsewhere: Some(found.dir).filter(|dir| *dir != home(found.block)),
-            block: found.block,
-            storage,
-            pinned: found.pinned,
-            changed_ms: found.changed_ms,
-        }));
+        all.replicas
+            .extend(found.into_iter().map(|found| LocalReplica {
+                pool: pool.clone(),
+                elsewhere: Some(found.dir).filter(|dir| *dir != home(found.block)),
+                block: found.block,
+                storage,
+                pinned: found.pinned,
+                changed_ms: found.changed_ms,
+            }));
         let problem = |alone: ReplicaOnDisk| {
             let file = alone.data();
             format!("{}: it has no meta file: it is left out", file.display())

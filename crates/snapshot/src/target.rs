@@ -75,7 +75,11 @@ impl Target {
                 // A disk that is not mounted must not be taken for an empty one of this name.
                 if !path.is_dir() {
                     let advice = "mount or make the directory: none is made where it is missing";
-                    return Err(SnapshotError::environment("it is no directory", url, advice));
+                    return Err(SnapshotError::environment(
+                        "it is no directory",
+                        url,
+                        advice,
+                    ));
                 }
                 let unfinished = path.join(UNFINISHED);
                 directory = Some(path);
@@ -165,7 +169,9 @@ impl Target {
         let synced = tokio::task::spawn_blocking(move || {
             rustix::fs::syncfs(std::fs::File::open(directory)?).map_err(std::io::Error::from)
         });
-        let synced = synced.await.unwrap_or_else(|e| Err(std::io::Error::other(e)));
+        let synced = synced
+            .await
+            .unwrap_or_else(|e| Err(std::io::Error::other(e)));
         synced.map_err(|e| SnapshotError::of_file("write to the device", &self.url, &e))
     }
 }
@@ -204,7 +210,8 @@ fn azblob(container: &str, root: &str) -> opendal::Result<Operator> {
     let mut azblob = services::Azblob::default().container(container).root(root);
     let account = set("AZURE_STORAGE_ACCOUNT_NAME");
     let of_account = |name: &String| format!("https://{name}.blob.core.windows.net");
-    if let Some(endpoint) = set("AZURE_STORAGE_ENDPOINT").or_else(|| account.as_ref().map(of_account))
+    if let Some(endpoint) =
+        set("AZURE_STORAGE_ENDPOINT").or_else(|| account.as_ref().map(of_account))
     {
         azblob = azblob.endpoint(&endpoint);
     }
@@ -223,7 +230,15 @@ mod tests {
 
     #[test]
     fn urls_name_a_store() {
-        for url in ["", "x", "s3://", "ftp://a/b", "s3://b/../c", "file://", "file://h/x"] {
+        for url in [
+            "",
+            "x",
+            "s3://",
+            "ftp://a/b",
+            "s3://b/../c",
+            "file://",
+            "file://h/x",
+        ] {
             assert!(Target::open(url).is_err(), "{url}");
         }
         let error = Target::open("file:///nowhere/at/all").expect_err("is not there");

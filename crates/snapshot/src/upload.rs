@@ -8,7 +8,7 @@ use crate::error::SnapshotError;
 use crate::manifest::ManifestReplica;
 use crate::names::BlockName;
 use crate::rate::Rate;
-use crate::replica_check::{NotWhole, MetaFile, ReplicaCheck};
+use crate::replica_check::{MetaFile, NotWhole, ReplicaCheck};
 use crate::source::{LocalReplica, ReadFailure, ReplicaBytes, Replicas};
 use crate::target::Target;
 

@@ -150,7 +150,9 @@ pub fn finalized_on(
     let mut replicas: Vec<ReplicaOnDisk> = found
         .into_iter()
         .map(|found| ReplicaOnDisk {
-            dir: found.dir.unwrap_or_else(|| paths.finalized_dir(found.block.id)),
+            dir: found
+                .dir
+                .unwrap_or_else(|| paths.finalized_dir(found.block.id)),
             pinned: found.pinned,
             changed_ms: found.changed_ms,
             block: found.block,

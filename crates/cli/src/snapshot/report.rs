@@ -48,7 +48,10 @@ pub fn created(
                 size::show(report.uploaded_bytes)
             );
             if report.changed > 0 {
-                println!("  changed meanwhile, and left to the next one: {}", report.changed);
+                println!(
+                    "  changed meanwhile, and left to the next one: {}",
+                    report.changed
+                );
             }
         }
         warn(&report.problems, report.damaged);
@@ -97,7 +100,9 @@ pub fn listed(
             ),
         }
     }
-    Ok(code(listed.iter().filter(|one| one.problem.is_some()).count() as u64))
+    Ok(code(
+        listed.iter().filter(|one| one.problem.is_some()).count() as u64,
+    ))
 }
 
 /// What `verify` found.
@@ -142,7 +147,10 @@ pub fn restored(report: &RestoreReport, json: bool) -> Result<ExitCode, CliError
             report.broken
         );
         if report.other_type > 0 {
-            println!("  on a storage of another type than before: {}", report.other_type);
+            println!(
+                "  on a storage of another type than before: {}",
+                report.other_type
+            );
         }
     }
     warn(&report.problems, report.broken);
@@ -156,7 +164,11 @@ pub fn pruned(reports: &[PruneReport], json: bool) -> Result<ExitCode, CliError>
         return Ok(ExitCode::SUCCESS);
     }
     for report in reports {
-        let what = if report.removed { "removed" } else { "would go" };
+        let what = if report.removed {
+            "removed"
+        } else {
+            "would go"
+        };
         println!(
             "node {}: {} snapshots stay; {what}: {} snapshots, {} objects, {}",
             report.node,

@@ -134,7 +134,10 @@ fn create(args: &CreateArgs) -> Result<ExitCode, CliError> {
         let what = "no node has used the data directories";
         return Err(CliError::new(what, dirs.join(", "), advice).finding());
     }
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let mut reports = Vec::new();
     for node in nodes {
         let options = CreateOptions {

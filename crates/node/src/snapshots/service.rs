@@ -97,7 +97,10 @@ impl SnapshotNode {
     /// Tells of a failure; gives the pause before the next try.
     fn failed(&self, error: &SnapshotError, pause: &mut Pause) -> Duration {
         let wait = pause.0;
-        warn!("a snapshot failed, and is begun again in {} s: {error}", wait.as_secs());
+        warn!(
+            "a snapshot failed, and is begun again in {} s: {error}",
+            wait.as_secs()
+        );
         self.snapshots.change(|state| {
             state.running = None;
             state.failures += 1;
@@ -125,7 +128,10 @@ impl SnapshotNode {
             store: self.store.clone(),
             namenodes: self.namenodes.clone(),
         };
-        let (cluster, own) = (self.store.storage_info().cluster_id, self.store.datanode_uuid());
+        let (cluster, own) = (
+            self.store.storage_info().cluster_id,
+            self.store.datanode_uuid(),
+        );
         let progress = SnapshotProgress::default();
         let work = restore_to(&target, &sink, (&cluster, &own), &options, &progress);
         let report = self.with_progress(work, &progress, None).await?;
@@ -279,12 +285,16 @@ fn lag(store: &Store, known: &Covered) -> Option<u64> {
                 continue;
             }
             // A NameNode gives out generation stamps in order: the lowest is of the oldest.
-            let closed = replicas.iter().filter(|r| r.state == ReplicaState::Finalized);
+            let closed = replicas
+                .iter()
+                .filter(|r| r.state == ReplicaState::Finalized);
             let new = closed.map(|r| r.block).filter(|b| !known.has(&pool, *b));
             let first = new.min_by_key(|block| block.generation_stamp);
             let older = |block: &Block| {
                 let stamp = block.generation_stamp;
-                oldest.as_ref().is_none_or(|(_, b, _)| stamp < b.generation_stamp)
+                oldest
+                    .as_ref()
+                    .is_none_or(|(_, b, _)| stamp < b.generation_stamp)
             };
             if let Some(block) = first.filter(older) {
                 oldest = Some((pool.clone(), block, storage.id.to_string()));

@@ -4,9 +4,7 @@
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use hayloft_io::IoClass;
-use hayloft_snapshot::{
-    Begun, Incoming, IncomingReplica, MetaFile, RestoreSink, SnapshotError,
-};
+use hayloft_snapshot::{Begun, Incoming, IncomingReplica, MetaFile, RestoreSink, SnapshotError};
 use hayloft_store::{
     PacketData, Pieces, ReplicaWriter, Store, StoreError, StoreErrorKind, WriteOptions,
 };

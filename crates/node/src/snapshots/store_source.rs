@@ -55,7 +55,8 @@ fn look(store: &Store) -> NodeReplicas {
     };
     for volume in store.volume_report() {
         let storage = &volume.storage;
-        all.storages.push((storage.id.to_string(), storage.storage_type));
+        all.storages
+            .push((storage.id.to_string(), storage.storage_type));
         let on_disk = hayloft_store::offline::volume_on_disk(&volume.path);
         let on_disk = on_disk.ok().flatten();
         for pool in on_disk.into_iter().flat_map(|volume| volume.pools) {
@@ -79,16 +80,20 @@ fn look(store: &Store) -> NodeReplicas {
             let Some(place) = place.filter(|_| !storage.storage_type.is_transient()) else {
                 continue;
             };
-            let closed = replicas.iter().filter(|r| r.state == ReplicaState::Finalized);
-            all.replicas.extend(closed.map(|replica| LocalReplica {
-                pool: pool.pool.clone(),
-                block: replica.block,
-                storage: place,
-                pinned: store
-                    .replica(&pool.pool, replica.block.id)
-                    .is_some_and(|known| known.pinned),
-                changed_ms: 0,
-                elsewhere: None,
+            let closed = replicas
+                .iter()
+                .filter(|r| r.state == ReplicaState::Finalized);
+            all.replicas.extend(closed.map(|replica| {
+                LocalReplica {
+                    pool: pool.pool.clone(),
+                    block: replica.block,
+                    storage: place,
+                    pinned: store
+                        .replica(&pool.pool, replica.block.id)
+                        .is_some_and(|known| known.pinned),
+                    changed_ms: 0,
+                    elsewhere: None,
+                }
             }));
         }
     }

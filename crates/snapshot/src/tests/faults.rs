@@ -37,7 +37,11 @@ async fn objects_that_are_missing_or_altered_are_found_and_not_restored() {
         }
         let report = verify_one(&target, None, false).await.expect("verified");
         assert_eq!(report.broken, 1, "{which}");
-        assert!(report.problems[0].contains("blk_4"), "{:?}", report.problems);
+        assert!(
+            report.problems[0].contains("blk_4"),
+            "{:?}",
+            report.problems
+        );
         let quick = verify_one(&target, None, true).await.expect("looked");
         let shows = which.contains("gone") || which == "longer";
         assert_eq!(quick.broken, u64::from(shows), "{which}");
@@ -60,14 +64,20 @@ async fn an_altered_manifest_is_refused() {
     let (target, node) = (memory(), Node::new("uuid-1", "CID-1"));
     node.fill(3);
     node.create(&target).await.expect("created");
-    let path = all_of(&target).await.into_iter().find(|p| p.contains("manifests"));
+    let path = all_of(&target)
+        .await
+        .into_iter()
+        .find(|p| p.contains("manifests"));
     let path = path.expect("a manifest");
     let bytes = target.operator().read(&path).await.expect("reads").to_vec();
     let text = String::from_utf8(bytes).expect("text");
     let other = text.replace(" 1001 700 ", " 1001 701 ");
     assert_ne!(text, other);
     for altered in [other, text[..text.len() - 10].to_owned(), String::new()] {
-        target.write(&path, Bytes::from(altered)).await.expect("writes");
+        target
+            .write(&path, Bytes::from(altered))
+            .await
+            .expect("writes");
         let error = restored(&target, &Node::empty(), false).await;
         let error = error.expect_err("is altered");
         assert!(error.to_string().contains("was altered"), "{error}");
@@ -95,7 +105,10 @@ async fn a_store_that_fails_for_moments_loses_nothing() {
         let other = Node::empty();
         match restored(&target, &other, false).await {
             Ok(report) => {
-                assert_eq!(report.broken, 0, "an answer that fails is no object altered");
+                assert_eq!(
+                    report.broken, 0,
+                    "an answer that fails is no object altered"
+                );
                 assert_eq!(other.replicas(), replicas);
                 whole += 1;
             }
@@ -124,7 +137,12 @@ async fn nothing_is_pruned_beside_a_snapshot_that_is_being_taken() {
     node.create(&target).await.expect("created");
     creating.release().await;
     prune(&target, &options).await.expect("no other is there");
-    assert!(all_of(&target).await.iter().all(|path| !path.contains("running")));
+    assert!(
+        all_of(&target)
+            .await
+            .iter()
+            .all(|path| !path.contains("running"))
+    );
 }
 
 #[tokio::test]
@@ -146,8 +164,13 @@ async fn the_claim_of_a_killed_process_is_removed_after_a_while() {
     let (target, node) = (memory_of("dead"), Node::new("uuid-1", "CID-1"));
     node.fill(3);
     node.create(&target).await.expect("created");
-    let claim = Claim::take(&target, "uuid-1", ClaimFor::Create).await.expect("free");
-    let path = all_of(&target).await.into_iter().find(|p| p.contains("running"));
+    let claim = Claim::take(&target, "uuid-1", ClaimFor::Create)
+        .await
+        .expect("free");
+    let path = all_of(&target)
+        .await
+        .into_iter()
+        .find(|p| p.contains("running"));
     let path = path.expect("a claim");
     let dir = target.unfinished().expect("a directory");
     let file = dir.parent().expect("the target").join(path);
@@ -159,5 +182,8 @@ async fn the_claim_of_a_killed_process_is_removed_after_a_while() {
     prune(&target, &options).await.expect("it is dead");
     // Its owner, who only slept, hears of that before it counts on anything.
     let error = claim.stands().await.expect_err("was removed");
-    assert!(error.to_string().contains("took this one for dead"), "{error}");
+    assert!(
+        error.to_string().contains("took this one for dead"),
+        "{error}"
+    );
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
-use super::setup::{Node, all_of, memory_of, prune_options, restored, verify_one, verified};
+use super::setup::{Node, all_of, memory_of, prune_options, restored, verified, verify_one};
 use crate::{list, prune};
 
 /// Does a work until it has been asked `steps` times whether it goes on; `None` when it was cut off.
@@ -56,7 +56,9 @@ async fn a_restore_killed_anywhere_leaves_whole_replicas_and_goes_on() {
     let (mut steps, mut partly, mut done) = (0, 0, false);
     while !done {
         let other = Node::empty();
-        done = killed_after(steps, restored(&target, &other, false)).await.is_some();
+        done = killed_after(steps, restored(&target, &other, false))
+            .await
+            .is_some();
         if !done {
             // What was on its way on another thread ends first, as the lock of the volume does.
             while restored(&target, &other, false).await.is_err() {
@@ -86,7 +88,9 @@ async fn a_prune_killed_anywhere_breaks_no_snapshot() {
         node.remove(8, 1001);
         let mut options = prune_options(1);
         options.remove = true;
-        done = killed_after(steps, prune(&target, &options)).await.is_some();
+        done = killed_after(steps, prune(&target, &options))
+            .await
+            .is_some();
         for listed in list(&target, None).await.expect("lists") {
             let report = verify_one(&target, Some(listed.name), false).await;
             assert_eq!(report.expect("verified").broken, 0);

@@ -19,7 +19,9 @@ async fn a_lost_node_is_back_under_its_own_identity_and_a_new_one() {
     verified(&target).await;
     for new_identity in [false, true] {
         let other = Node::empty();
-        let report = restored(&target, &other, new_identity).await.expect("restored");
+        let report = restored(&target, &other, new_identity)
+            .await
+            .expect("restored");
         assert_eq!(report.restored_replicas, 7);
         assert_eq!(report.identity == "uuid-1", !new_identity);
         assert_eq!(other.replicas(), replicas);
@@ -57,7 +59,11 @@ async fn an_unchanged_second_run_writes_a_manifest_alone() {
     assert_eq!(other.replicas(), node.replicas());
     let listed = list(&target, None).await.expect("listed");
     assert_eq!(listed.len(), 3);
-    assert!(listed.iter().all(|l| l.problem.is_none() && l.node == "uuid-1"));
+    assert!(
+        listed
+            .iter()
+            .all(|l| l.problem.is_none() && l.node == "uuid-1")
+    );
 }
 
 #[tokio::test]
@@ -81,8 +87,13 @@ async fn nodes_share_a_prefix_and_not_a_folder() {
         node.fill(count);
     }
     let (one, other) = tokio::join!(nodes[0].create(&target), nodes[1].create(&target));
-    assert_eq!(one.expect("created").replicas + other.expect("created").replicas, 7);
-    let error = restored(&target, &Node::empty(), false).await.expect_err("which?");
+    assert_eq!(
+        one.expect("created").replicas + other.expect("created").replicas,
+        7
+    );
+    let error = restored(&target, &Node::empty(), false)
+        .await
+        .expect_err("which?");
     assert!(error.to_string().contains("--node"), "{error}");
     for node in &nodes {
         let other = Node::empty();
@@ -129,11 +140,21 @@ async fn what_no_snapshot_names_is_removed_and_nothing_else() {
     verified(&target).await;
     // The newest stays, whatever is asked for; and those that are young.
     options.keep = 0;
-    assert_eq!(prune(&target, &options).await.expect("pruned")[0].kept.len(), 1);
+    assert_eq!(
+        prune(&target, &options).await.expect("pruned")[0]
+            .kept
+            .len(),
+        1
+    );
     node.create(&target).await.expect("created");
     options.keep_within = Some(std::time::Duration::from_secs(3600));
     options.now_ms = setup::now_ms();
-    assert_eq!(prune(&target, &options).await.expect("pruned")[0].kept.len(), 2);
+    assert_eq!(
+        prune(&target, &options).await.expect("pruned")[0]
+            .kept
+            .len(),
+        2
+    );
 }
 
 #[tokio::test]
@@ -148,7 +169,11 @@ async fn another_cluster_is_refused() {
     for (node, new, says) in [
         (Node::new("uuid-1", "CID-2"), false, "of the cluster"),
         (Node::new("uuid-2", "CID-1"), false, "--new-identity"),
-        (Node::new("uuid-1", "CID-1"), true, "leave out --new-identity"),
+        (
+            Node::new("uuid-1", "CID-1"),
+            true,
+            "leave out --new-identity",
+        ),
     ] {
         let error = restored(&target, &node, new).await.expect_err("refused");
         assert!(error.to_string().contains(says), "{error}");
@@ -167,7 +192,12 @@ async fn damaged_replicas_and_ram_disks_are_left_out() {
     node.flip_a_bit(1, 1001);
     std::fs::remove_file(node.meta(2, 1001)).expect("removes");
     let report = node.create(&target).await.expect("created");
-    assert_eq!((report.replicas, report.damaged), (1, 2), "{:?}", report.problems);
+    assert_eq!(
+        (report.replicas, report.damaged),
+        (1, 2),
+        "{:?}",
+        report.problems
+    );
     assert!(report.problems.iter().any(|p| p.contains("at byte")));
     assert!(report.problems.iter().any(|p| p.contains("no meta file")));
     verified(&target).await;

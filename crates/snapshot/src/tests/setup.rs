@@ -32,7 +32,9 @@ pub fn operator() -> Operator {
 
 /// A store in a directory that stays until the test's process ends.
 pub fn memory_of(name: &str) -> Target {
-    let dir = TempDir::with_prefix(name).expect("temporary directory").keep();
+    let dir = TempDir::with_prefix(name)
+        .expect("temporary directory")
+        .keep();
     Target::open(&format!("file://{}", dir.display())).expect("a directory")
 }
 
@@ -200,7 +202,8 @@ impl Node {
         let scratch = held.scratch(pool, block).expect("makes");
         std::fs::write(scratch.join(data_name(id)), data).expect("writes");
         std::fs::write(scratch.join(meta_name(id, stamp)), meta).expect("writes");
-        held.settle(pool, block, &scratch, id == 3).expect("settles");
+        held.settle(pool, block, &scratch, id == 3)
+            .expect("settles");
     }
 
     /// So many replicas, one of them empty; gives all.
@@ -237,7 +240,9 @@ impl Node {
 
     /// Bytes of the files of each replica, and whether it is pinned.
     pub fn replicas(&self) -> Replicas {
-        let found = finalized_on(&self.root(), &self.pool.pool).expect("reads").0;
+        let found = finalized_on(&self.root(), &self.pool.pool)
+            .expect("reads")
+            .0;
         let of = |replica: ReplicaOnDisk| {
             let read = |path| std::fs::read(path).expect("reads");
             let bytes = (read(replica.data()), read(replica.meta()), replica.pinned);

@@ -29,7 +29,9 @@ fn number(value: &Value, name: &str) -> u64 {
 /// An error with this exit code, which says this and what to do.
 fn refused(said: &Said, code: i32, says: &str) -> Result<()> {
     let well = said.code == Some(code) && said.stderr.contains(says);
-    expect(well, || format!("not refused with {code} and {says:?}: {said:?}"))
+    expect(well, || {
+        format!("not refused with {code} and {says:?}: {said:?}")
+    })
 }
 
 pub fn a_lost_node_is_back(lab: &mut Lab) -> Result<Outcome> {
@@ -37,36 +39,47 @@ pub fn a_lost_node_is_back(lab: &mut Lab) -> Result<Outcome> {
     let to = lab.prefix();
     let first = lab.well("create", &to, &[])?;
     let blocks = number(&first[0], "replicas");
-    expect(blocks == 7 && number(&first[0], "uploaded_replicas") == 7, || {
-        format!("six files, one empty, one of three blocks: {first}")
-    })?;
+    expect(
+        blocks == 7 && number(&first[0], "uploaded_replicas") == 7,
+        || format!("six files, one empty, one of three blocks: {first}"),
+    )?;
     // A second run of an unchanged node writes a manifest alone.
     let second = lab.well("create", &to, &[])?;
-    expect(number(&second[0], "uploaded_replicas") == 0, || format!("{second}"))?;
+    expect(number(&second[0], "uploaded_replicas") == 0, || {
+        format!("{second}")
+    })?;
     expect(lab.manifests(&to)? == 2, || "not two snapshots".into())?;
     let kept = lab.well("prune", &to, &["--keep", "2"])?;
-    expect(number(&kept[0], "objects") == 0, || format!("objects beside: {kept}"))?;
+    expect(number(&kept[0], "objects") == 0, || {
+        format!("objects beside: {kept}")
+    })?;
     // What is written and appended to while the node runs comes with the next.
     lab.files.put(&lab.fs, "/second", BLOCK + 5)?;
     lab.files.wait_replicas(&lab.fs, 1)?;
     let third = lab.well("create", &to, &[])?;
-    expect(number(&third[0], "uploaded_replicas") == 2, || format!("{third}"))?;
+    expect(number(&third[0], "uploaded_replicas") == 2, || {
+        format!("{third}")
+    })?;
     lab.well("verify", &to, &[])?;
-    refused(
-        &lab.snapshot("restore", &to, &[])?,
-        1,
-        "uses the directory",
-    )?;
+    refused(&lab.snapshot("restore", &to, &[])?, 1, "uses the directory")?;
     lab.lose_the_node()?;
     let restored = lab.well("restore", &to, &[])?;
-    expect(number(&restored, "restored_replicas") == 9, || format!("{restored}"))?;
-    expect(restored["identity"] == restored["node"], || format!("{restored}"))?;
-    expect(number(&restored, "other_type") == 0, || format!("{restored}"))?;
+    expect(number(&restored, "restored_replicas") == 9, || {
+        format!("{restored}")
+    })?;
+    expect(restored["identity"] == restored["node"], || {
+        format!("{restored}")
+    })?;
+    expect(number(&restored, "other_type") == 0, || {
+        format!("{restored}")
+    })?;
     lab.read_all_back()?;
     // It is a node as any other: it takes files, and a snapshot of it finds all in the store.
     lab.files.put(&lab.fs, "/third", 100)?;
     let fourth = lab.well("create", &to, &[])?;
-    expect(number(&fourth[0], "uploaded_replicas") == 1, || format!("{fourth}"))?;
+    expect(number(&fourth[0], "uploaded_replicas") == 1, || {
+        format!("{fourth}")
+    })?;
     passed()
 }
 
@@ -75,11 +88,15 @@ pub fn under_a_new_identity(lab: &mut Lab) -> Result<Outcome> {
     lab.well("create", &to, &[])?;
     lab.lose_the_node()?;
     let restored = lab.well("restore", &to, &["--new-identity"])?;
-    expect(restored["identity"] != restored["node"], || format!("{restored}"))?;
+    expect(restored["identity"] != restored["node"], || {
+        format!("{restored}")
+    })?;
     lab.read_all_back()?;
     // Its snapshots are another node's from now on.
     let created = lab.well("create", &to, &[])?;
-    expect(created[0]["node"] == restored["identity"], || format!("{created}"))?;
+    expect(created[0]["node"] == restored["identity"], || {
+        format!("{created}")
+    })?;
     refused(&lab.snapshot("verify", &to, &[])?, 2, "--node")?;
     passed()
 }
@@ -93,7 +110,9 @@ fn kill_all_along(lab: &mut Lab, command: &str, to: &str, more: &[&str]) -> Resu
         let talk = |e| TestkitError::Talk(format!("waiting for {command}: {e}"));
         loop {
             if let Some(status) = child.try_wait().map_err(talk)? {
-                expect(status.success(), || format!("{command} ended with {status}"))?;
+                expect(status.success(), || {
+                    format!("{command} ended with {status}")
+                })?;
                 return Ok(killed);
             }
             if Instant::now() > until {
@@ -120,12 +139,18 @@ pub fn killed_anywhere(lab: &mut Lab) -> Result<Outcome> {
     expect(killed > 2, || format!("restore was killed {killed} times"))?;
     lab.read_all_back()?;
     // No prune runs beside what may be at work; once that is dead, it cleans up.
-    refused(&lab.snapshot("prune", &to, &["--keep", "1", "--yes"])?, 1, "at work")?;
+    refused(
+        &lab.snapshot("prune", &to, &["--keep", "1", "--yes"])?,
+        1,
+        "at work",
+    )?;
     age_claims(&dir)?;
     lab.well("prune", &to, &["--keep", "1", "--yes"])?;
     lab.well("verify", &to, &[])?;
     let again = lab.well("create", &to, &[])?;
-    expect(number(&again[0], "uploaded_replicas") == 0, || format!("{again}"))?;
+    expect(number(&again[0], "uploaded_replicas") == 0, || {
+        format!("{again}")
+    })?;
     passed()
 }
 
@@ -133,9 +158,8 @@ pub fn killed_anywhere(lab: &mut Lab) -> Result<Outcome> {
 fn age_claims(dir: &Path) -> Result<()> {
     for file in objects(dir, "running")? {
         let open = std::fs::File::options().write(true).open(&file);
-        let set = open.and_then(|f| {
-            f.set_modified(std::time::SystemTime::now() - Duration::from_secs(660))
-        });
+        let set = open
+            .and_then(|f| f.set_modified(std::time::SystemTime::now() - Duration::from_secs(660)));
         set.map_err(TestkitError::file("ageing", &file))?;
     }
     Ok(())
@@ -185,14 +209,18 @@ pub fn missing_and_altered(lab: &mut Lab) -> Result<Outcome> {
     refused(&said, 1, "is missing")?;
     expect(number(&said.json, "broken") == 2, || format!("{said:?}"))?;
     let all = number(&said.json, "replicas");
-    expect(number(&said.json, "restored_replicas") == all - 2, || format!("{said:?}"))?;
+    expect(number(&said.json, "restored_replicas") == all - 2, || {
+        format!("{said:?}")
+    })?;
     // Put right again, the rest comes, to a node that has registered meanwhile.
     lab.cluster.start_node(0)?;
     lab.cluster.node(0).stop()?;
     flip_byte(data[0], 700)?;
     rename(&aside, data[1])?;
     let said = lab.snapshot("restore", &to, &[])?;
-    expect(number(&said.json, "restored_replicas") == 2, || format!("{said:?}"))?;
+    expect(number(&said.json, "restored_replicas") == 2, || {
+        format!("{said:?}")
+    })?;
     lab.read_all_back()?;
     let manifest = objects(&dir, "manifests")?.remove(0);
     flip_byte(&manifest, 30)?;
@@ -223,7 +251,11 @@ pub fn a_server_that_is_gone(lab: &mut Lab) -> Result<Outcome> {
     let to = lab.prefix();
     let mut gone = S3Server::start(&program, lab.cluster.dir(), None)?;
     let unknown = to.replace(server::BUCKET, "not-made");
-    refused(&lab.snapshot_on(&gone, "create", &unknown)?, 2, "check --to")?;
+    refused(
+        &lab.snapshot_on(&gone, "create", &unknown)?,
+        2,
+        "check --to",
+    )?;
     gone.kill()?;
     let said = lab.snapshot_on(&gone, "create", &to)?;
     refused(&said, 2, "when the store answers")?;
@@ -236,6 +268,8 @@ pub fn a_full_bucket(lab: &mut Lab) -> Result<Outcome> {
     let to = format!("file://{}", full.path().display());
     let said = lab.snapshot("create", &to, &[])?;
     refused(&said, 2, "make room in the store")?;
-    expect(lab.manifests(&to)? == 0, || "a snapshot in spite of that".into())?;
+    expect(lab.manifests(&to)? == 0, || {
+        "a snapshot in spite of that".into()
+    })?;
     passed()
 }

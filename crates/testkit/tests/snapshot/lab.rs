@@ -54,7 +54,10 @@ pub fn start() -> Result<Lab> {
         server,
         prefixes: 0,
     };
-    for (at, bytes) in [0, 1, 511, 70_000, BLOCK, 2 * BLOCK + 12_345].into_iter().enumerate() {
+    for (at, bytes) in [0, 1, 511, 70_000, BLOCK, 2 * BLOCK + 12_345]
+        .into_iter()
+        .enumerate()
+    {
         lab.files.put(&lab.fs, &format!("/first/{at}"), bytes)?;
     }
     lab.files.wait_replicas(&lab.fs, 1)?;

@@ -27,8 +27,14 @@ fn main() -> ExitCode {
             on.case("a_full_bucket", cases::a_full_bucket);
         }
         on.case("a_node_by_itself", service::a_node_by_itself);
-        on.case("a_running_node_puts_it_back", service::a_running_node_puts_it_back);
-        on.case("a_node_whose_store_is_missing", service::a_node_whose_store_is_missing);
+        on.case(
+            "a_running_node_puts_it_back",
+            service::a_running_node_puts_it_back,
+        );
+        on.case(
+            "a_node_whose_store_is_missing",
+            service::a_node_whose_store_is_missing,
+        );
         Ok(())
     })
 }

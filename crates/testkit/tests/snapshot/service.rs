@@ -14,11 +14,11 @@ use crate::lab::Lab;
 const BY_ITSELF: Duration = Duration::from_secs(60);
 
 impl Lab {
-    fn configure(&mut self, to: &str) -> Result<()> {
+    fn configure(&mut self, to: &str, restore_from: &str) -> Result<()> {
         self.cluster.node(0).stop()?;
         let conf = self.cluster.node(0).conf_mut();
         conf.set("hayloft.snapshot.to", to)
-            .set("hayloft.snapshot.restore-from", "")
+            .set("hayloft.snapshot.restore-from", restore_from)
             .set("hayloft.snapshot.interval", "1s")
             .set("hayloft.snapshot.keep", "2");
         self.cluster.start_node(0)?;
@@ -45,7 +45,7 @@ impl Lab {
 
 pub fn a_node_by_itself(lab: &mut Lab) -> Result<Outcome> {
     let (to, _) = lab.directory()?;
-    lab.configure(&to)?;
+    lab.configure(&to, "")?;
     let all = |state: &Value| state["lag_s"] == 0 && state["last"].is_string();
     let first = lab.wait_state("the node has a snapshot", all)?;
     expect(first["left_out"] == 0, || format!("{first}"))?;
@@ -56,8 +56,12 @@ pub fn a_node_by_itself(lab: &mut Lab) -> Result<Outcome> {
     lab.wait_state("nothing is behind", all)?;
     let port = lab.cluster.node(0).http_port();
     let prom = http::get(ports::local(port), "/prom")?;
-    expect(prom.contains("\nhayloft_snapshot_lag_seconds "), || prom.clone())?;
-    expect(prom.contains("\nhayloft_snapshot_failing 0"), || prom.clone())?;
+    expect(prom.contains("\nhayloft_snapshot_lag_seconds "), || {
+        prom.clone()
+    })?;
+    expect(prom.contains("\nhayloft_snapshot_failing 0"), || {
+        prom.clone()
+    })?;
     // At most two are kept, besides one that comes while they are counted.
     let kept = lab.manifests(&to)?;
     expect((1..=3).contains(&kept), || format!("{kept} snapshots"))?;
@@ -70,7 +74,7 @@ pub fn a_node_by_itself(lab: &mut Lab) -> Result<Outcome> {
 pub fn a_node_whose_store_is_missing(lab: &mut Lab) -> Result<Outcome> {
     let (to, dir) = lab.directory()?;
     std::fs::remove_dir(&dir).map_err(TestkitError::file("removing", &dir))?;
-    lab.configure(&to)?;
+    lab.configure(&to, "")?;
     let failing = |state: &Value| state["failures"].as_u64() > Some(0);
     let state = lab.wait_state("the node says that it fails", failing)?;
     let error = state["error"].as_str().unwrap_or_default().to_owned();
@@ -85,19 +89,15 @@ pub fn a_node_whose_store_is_missing(lab: &mut Lab) -> Result<Outcome> {
 
 pub fn a_running_node_puts_it_back(lab: &mut Lab) -> Result<Outcome> {
     let (to, _) = lab.directory()?;
-    lab.well("create", &to, &[])?;
+    let lost = lab.well("create", &to, &[])?[0]["node"].clone();
     lab.lose_the_node()?;
     // A new node, under an identity of its own, that has registered before a block is there.
-    lab.cluster.node(0).conf_mut().set("hayloft.snapshot.to", "");
+    let conf = lab.cluster.node(0).conf_mut();
+    conf.set("hayloft.snapshot.to", "");
     lab.cluster.start_node(0)?;
     lab.cluster.wait_all_live()?;
-    expect(lab.fs.check("/second", 1, 0).is_err(), || "no node has it".into())?;
-    lab.cluster.node(0).stop()?;
-    lab.configure(&to)?;
-    let conf = lab.cluster.node(0).conf_mut();
-    conf.set("hayloft.snapshot.restore-from", &to);
-    lab.cluster.node(0).stop()?;
-    lab.cluster.start_node(0)?;
+    let from = format!("{to}#{}", lost.as_str().unwrap_or_default());
+    lab.configure(&to, &from)?;
     let done = |state: &Value| state["restored"].is_string();
     let state = lab.wait_state("the snapshot is put back", done)?;
     expect(state["restore_broken"] == 0, || format!("{state}"))?;

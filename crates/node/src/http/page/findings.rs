@@ -93,7 +93,9 @@ fn of_snapshots(state: &SnapshotState) -> Option<String> {
         ));
     }
     match (&state.error, state.left_out) {
-        (Some(error), _) => Some(format!("The last work on snapshots in {to} failed: {error}.")),
+        (Some(error), _) => Some(format!(
+            "The last work on snapshots in {to} failed: {error}."
+        )),
         (None, 0) => None,
         (None, left_out) => Some(format!(
             "The last snapshot to {to} lacks {left_out} replicas, volumes or pools: the log says \
