@@ -122,25 +122,22 @@ fn prepare(
     let identity = identity(&held, &versions, manifest, new_identity)?;
     let mut storages = unused_storages(&versions, manifest, &identity);
     for ((volume, storage_type), version) in held.iter().zip(&versions) {
-        let root = volume.root().display();
-        let failed = |e| SnapshotError::of_file("write", root, &e);
+        let failed = |e| SnapshotError::of_file("write", volume.root().display(), &e);
         for pool in pools {
             volume.prepare_pool(pool).map_err(failed)?;
         }
         if version.is_none() {
             let fresh = || format!("DS-{}", uuid::Uuid::new_v4());
             let same = storages.get_mut(storage_type.name()).and_then(Vec::pop);
-            let root = volume.root().display();
+            let version = VolumeVersion {
+                storage_id: same.unwrap_or_else(fresh),
+                cluster_id: manifest.header.cluster_id.clone(),
+                ctime: 0,
+                datanode_uuid: identity.clone(),
+                stubs: false,
+            };
             // Last: a volume with an identity has its pools.
-            volume
-                .format(&VolumeVersion {
-                    storage_id: same.unwrap_or_else(fresh),
-                    cluster_id: manifest.header.cluster_id.clone(),
-                    ctime: 0,
-                    datanode_uuid: identity.clone(),
-                    stubs: false,
-                })
-                .map_err(|e| SnapshotError::of_file("write", root, &e))?;
+            volume.format(&version).map_err(failed)?;
         }
     }
     Ok(Ready {

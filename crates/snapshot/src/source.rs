@@ -214,11 +214,10 @@ impl DirectorySource {
 }
 
 /// A block that lies on two volumes, as after a move that was cut off, counts once.
-pub fn keep_newest(replicas: &mut Vec<LocalReplica>) {
+fn keep_newest(replicas: &mut Vec<LocalReplica>) {
     replicas.sort_by(|a, b| {
-        let of = |r: &LocalReplica| (r.pool.clone(), r.block.id);
-        let newest = |r: &LocalReplica| std::cmp::Reverse(r.block.generation_stamp);
-        (of(a), newest(a)).cmp(&(of(b), newest(b)))
+        let block = a.pool.cmp(&b.pool).then(a.block.id.cmp(&b.block.id));
+        block.then(b.block.generation_stamp.cmp(&a.block.generation_stamp))
     });
     replicas.dedup_by(|a, b| (&a.pool, a.block.id) == (&b.pool, b.block.id));
 }
