@@ -16,7 +16,7 @@ check-deps: ## Check for make, Rust, JDK and Maven; as root on Debian or Ubuntu,
 	@scripts/check-deps
 
 build: check-deps ## Build the release binary, for servers
-	cargo build --release --locked -p hayloft
+	cargo build --release --locked -p hayloft --features snapshots
 
 lab: build ## Build what measures it too: hayloft-lab
 	cargo build --release --locked -p hayloft-lab

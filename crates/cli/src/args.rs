@@ -41,6 +41,8 @@ pub enum Command {
     Top(crate::top::TopArgs),
     /// Show what upgrades left in trash and previous, and remove what no file needs.
     Trash(crate::trash::TrashArgs),
+    /// Copy a node's blocks to an object store (S3, GCS, Azure, a directory), and bring them back.
+    Snapshot(crate::snapshot::SnapshotArgs),
     /// Print what the rest of a cluster has to know of the virtual nodes of a host.
     Super(crate::super_node::SuperArgs),
     /// Describe the I/O engines, and test whether a plug-in keeps their contract.

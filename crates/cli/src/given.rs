@@ -67,6 +67,22 @@ pub fn data_dirs(config: &Configuration) -> Result<Vec<PathBuf>, CliError> {
     })
 }
 
+/// The data directories with their storage types, of the node or of each virtual node by its name.
+#[cfg(feature = "snapshots")]
+pub fn typed_dirs(
+    config: &Configuration,
+) -> Result<Vec<(Option<String>, Vec<hayloft_conf::DataDir>)>, CliError> {
+    let nodes = config.virtual_nodes()?;
+    if nodes.is_empty() {
+        return Ok(vec![(None, config.get(&keys::DATA_DIRS))]);
+    }
+    let of = |node: hayloft_conf::VirtualNode| {
+        let dirs = node.config.get(&keys::DATA_DIRS);
+        (Some(node.name.to_string()), dirs)
+    };
+    Ok(nodes.into_iter().map(of).collect())
+}
+
 /// The data directories of one node.
 pub fn volumes(config: &Configuration) -> Vec<PathBuf> {
     let dirs = config.get(&keys::DATA_DIRS);

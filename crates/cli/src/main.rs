@@ -15,6 +15,7 @@
 //! | `plugin_trial` | what a plug-in may crash, in a process of its own |
 //! | `pfs` | `hayloft pfs`: files on a parallel file system |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
+//! | `snapshot` | `hayloft snapshot`: a node's replicas in an object store, and back |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
 //! | `topology` | `hayloft topology`: where this node is |
 //! | `trash` | `hayloft trash`: what upgrades left on the data directories |
@@ -44,6 +45,7 @@ mod pfs;
 mod placement;
 mod plan;
 mod plugin_trial;
+mod snapshot;
 mod super_node;
 mod svg;
 mod top;
@@ -103,6 +105,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Top(args) => top::run(&args),
         Command::Topology(args) => topology::run(&args),
         Command::Trash(args) => trash::run(&args),
+        Command::Snapshot(args) => snapshot::run(&args),
         Command::Super(args) => super_node::run(&args),
         Command::Engine(args) => engine::run(&args),
         Command::PluginTrial(args) => plugin_trial::run(&args),

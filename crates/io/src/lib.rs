@@ -77,6 +77,7 @@ pub use fiemap::{Extent, extents};
 pub use known_without_disk::{Known, known};
 pub use means::{Means, descriptors_max, descriptors_open, is_of_the_disk};
 pub use mount::{Mount, mount_of};
+pub use names_and_directories::replace as replace_file;
 pub use names_and_directories::{Meta, MetaHook};
 pub use residency::is_resident;
 pub use restart_on_panic::{services_broken, told_if_broken, unbroken};

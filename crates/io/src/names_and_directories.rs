@@ -263,7 +263,7 @@ pub(crate) fn read_small(path: &Path, limit: usize) -> Result<Vec<u8>, IoError> 
 }
 
 /// See [`Meta::replace`].
-pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), IoError> {
+pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), IoError> {
     let failed = |step: &'static str| {
         move |e: io::Error| IoError::from_std(IoOp::Replace, path, &e).with_context(step)
     };

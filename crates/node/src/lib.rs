@@ -10,6 +10,7 @@
 //! | [`activity`] | what was done, in numbers; the audit trail |
 //! | [`outliers`] | slow peers and slow disks |
 //! | [`recovery`] | block recovery as the primary node |
+//! | `snapshots` | snapshots that the node takes by itself |
 //! | [`daemon`] | start, run and stop of all of it |
 //! | [`http`] | what the web port answers |
 //! | [`memory`] | how much memory there is, and the node's part of it |
@@ -25,5 +26,6 @@ pub mod memory;
 pub mod namenode;
 pub mod outliers;
 pub mod recovery;
+mod snapshots;
 pub mod store_config;
 pub mod xceiver;

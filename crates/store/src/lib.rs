@@ -41,6 +41,7 @@ mod found_at_start;
 mod identity;
 pub mod inside;
 mod layout;
+pub mod offline;
 mod protection;
 mod reader;
 mod replica;

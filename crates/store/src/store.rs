@@ -12,6 +12,7 @@ use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::ScanReport;
 use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
+use crate::layout::version::PoolVersion;
 use crate::reports_from_memory;
 use crate::reports_from_memory::{VolumeReport, VolumeTimes};
 use crate::service::pool::add_remove;
@@ -83,6 +84,16 @@ impl Store {
     /// The pools that are loaded.
     pub fn pools(&self) -> Vec<PoolId> {
         self.0.pools().iter().map(|p| p.id().clone()).collect()
+    }
+
+    /// The pools that are loaded, as their VERSION files have them.
+    pub fn pool_versions(&self) -> Vec<PoolVersion> {
+        let of = |pool: &Arc<crate::replica::block_pool::Pool>| PoolVersion {
+            namespace_id: pool.spec.namespace_id,
+            ctime: pool.spec.ctime,
+            pool: pool.id().clone(),
+        };
+        self.0.pools().iter().map(of).collect()
     }
 
     /// Stops serving the pool and deletes its directories; without `force` only when it holds no

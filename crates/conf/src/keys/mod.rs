@@ -9,12 +9,14 @@
 //! Names and defaults are those of Apache Hadoop 3.5.0; keys of our own begin with `hayloft.`.
 
 mod namenode;
+mod snapshot;
 mod storage;
 mod system;
 mod transfer;
 mod web;
 
 pub use namenode::*;
+pub use snapshot::*;
 pub use storage::*;
 pub use system::*;
 pub use transfer::*;
@@ -47,13 +49,14 @@ pub fn all() -> impl Iterator<Item = &'static AnyKey> {
 }
 
 /// The tables of keys with their headings.
-pub(super) fn subjects() -> [(&'static str, &'static [&'static AnyKey]); 5] {
+pub(super) fn subjects() -> [(&'static str, &'static [&'static AnyKey]); 6] {
     [
         ("Process, ports and security", system::TABLE),
         ("NameNodes and reports", namenode::TABLE),
         ("Data transfer", transfer::TABLE),
         ("Volumes", storage::TABLE),
         ("Web port", web::TABLE),
+        ("Snapshots", snapshot::TABLE),
     ]
 }
 

@@ -33,6 +33,9 @@ pub enum StartError {
     /// The web port cannot be served as the configuration asks.
     #[error("the web port: {0}")]
     Web(String),
+    /// This build has not what the configuration asks for.
+    #[error("{0}")]
+    Refused(String),
     /// A service ended the node.
     #[error("{0}")]
     Stopped(String),

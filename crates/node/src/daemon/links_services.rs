@@ -24,6 +24,7 @@ use crate::ipc::Host;
 use crate::namenode::{ActorInfo, NameNodes, NodeLoad, NodeWork, Targets};
 use crate::outliers::{OutlierReports, Outliers};
 use crate::recovery::BlockRecovery;
+use crate::snapshots::{SnapshotState, Snapshots};
 use crate::xceiver::{
     Activity, Settings, Throttles, XceiverStats, Xceivers, reconstruct, transfer_block,
 };
@@ -56,6 +57,8 @@ pub(super) struct Node {
     pub(super) rpc_stats: Arc<RpcStats>,
     /// What the web port told of rates last.
     pub(super) periods: Periods,
+    /// What it takes by itself, if it does.
+    pub(super) snapshots: Option<Snapshots>,
     pub(super) started: Instant,
     /// Cancelled to stop the node.
     pub(super) stop: CancellationToken,
@@ -213,6 +216,10 @@ impl WebHost for Node {
 
     fn parity(&self) -> Option<ParityStatus> {
         self.protection.as_ref().map(|parity| parity.status())
+    }
+
+    fn snapshots(&self) -> Option<SnapshotState> {
+        self.snapshots.as_ref().map(Snapshots::state)
     }
 
     fn identity(&self) -> &Identity {

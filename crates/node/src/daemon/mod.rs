@@ -66,6 +66,9 @@ pub async fn run(
     // Asked again here: whatever started this must not get an unprotected node.
     current.refuse_unprotected()?;
     let nodes = current.virtual_nodes()?;
+    if let Some(why) = crate::snapshots::refusal(&current) {
+        return Err(StartError::Refused(why));
+    }
     let mut warnings = current.warnings();
     warnings.extend(look_at_directories(&current).await?);
     for line in warnings {

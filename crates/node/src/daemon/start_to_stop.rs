@@ -22,6 +22,7 @@ use crate::identity::Identity;
 use crate::namenode::{NameNodes, NameNodesParts};
 use crate::outliers::Outliers;
 use crate::recovery::BlockRecovery;
+use crate::snapshots::Snapshots;
 use crate::store_config::store_config;
 use crate::xceiver::{Throttles, XceiverShared, XceiverStats, Xceivers};
 use hayloft_conf::{Configuration, NodeName, SharedConfig, keys};
@@ -215,6 +216,7 @@ impl Running {
             outliers: Outliers::default(),
             rpc_stats: Arc::default(),
             periods: Periods::default(),
+            snapshots: Snapshots::of(&current),
             started: Instant::now(),
             stop: stop.clone(),
             stop_for_upgrade: CancellationToken::new(),
@@ -252,8 +254,28 @@ impl Running {
         self.carry("news of the store", events);
         self.carry("data transfer port", transfer);
         self.carry("RPC port", rpc);
+        self.take_snapshots();
         if self.machinery.store.is_some() {
             self.machinery.xceivers.introduce(&self.node.store);
+        }
+    }
+
+    /// Takes snapshots, if the node is to. A defect there ends nothing else, and it begins again.
+    fn take_snapshots(&self) {
+        #[cfg(feature = "snapshots")]
+        if let Some(snapshots) = self.node.snapshots.clone() {
+            let node = Arc::new(crate::snapshots::SnapshotNode {
+                config: self.node.config.clone(),
+                store: self.node.store.clone(),
+                namenodes: self.namenodes.clone(),
+                host: self.node.identity.host_name.clone(),
+                snapshots,
+                stop: self.node.stop.child_token(),
+                looking: Arc::default(),
+            });
+            let begin = move || crate::snapshots::serve(Arc::clone(&node));
+            let service = hayloft_io::unbroken("snapshots", begin);
+            self.tasks.spawn(service.instrument(self.span.clone()));
         }
     }
 

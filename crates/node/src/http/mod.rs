@@ -61,6 +61,7 @@ use crate::daemonlog;
 use crate::identity::Identity;
 use crate::namenode::ActorInfo;
 use crate::outliers::OutlierReports;
+use crate::snapshots::SnapshotState;
 use crate::xceiver::XceiverStats;
 use percent::Plus;
 
@@ -79,6 +80,8 @@ pub trait WebHost: Send + Sync + 'static {
     fn store(&self) -> &Store;
     /// What there is of parity; `None` when none is configured.
     fn parity(&self) -> Option<ParityStatus>;
+    /// How the snapshots stand that it takes; `None` when it takes none.
+    fn snapshots(&self) -> Option<SnapshotState>;
     /// Its volumes as of the last seconds: counting replicas looks at each of them.
     fn volumes(&self) -> Arc<Sampled<Vec<VolumeReport>>>;
     /// Its disks as of the last second, and when that was: no disk takes on a transfer while its

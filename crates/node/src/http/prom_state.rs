@@ -22,6 +22,7 @@ pub fn exposition(host: &dyn WebHost) -> String {
     volume_errors(&mut text, host);
     disks(&mut text, host);
     parity(&mut text, host);
+    snapshots(&mut text, host);
     namenodes(&mut text, host);
     text.into_text()
 }
@@ -285,6 +286,39 @@ fn disks(text: &mut Exposition, host: &dyn WebHost) {
         text.sample("disk_run_bytes_sum", &labels, sum);
         text.sample("disk_run_bytes_count", &labels, stats.runs.len());
     }
+}
+
+fn snapshots(text: &mut Exposition, host: &dyn WebHost) {
+    let Some(state) = host.snapshots() else {
+        return;
+    };
+    if let Some(lag) = state.lag_s {
+        text.one(
+            ("snapshot_lag_seconds", "gauge"),
+            "Age of the oldest closed replica that no snapshot has.",
+            lag,
+        );
+    }
+    text.one(
+        ("snapshot_failing", "gauge"),
+        "Whether the last snapshot failed.",
+        u64::from(state.error.is_some()),
+    );
+    text.one(
+        ("snapshot_left_out", "gauge"),
+        "Damaged replicas, and volumes and pools not looked at, that the last snapshot lacks.",
+        state.left_out,
+    );
+    text.one(
+        ("snapshot_failures_total", "counter"),
+        "Snapshots that failed.",
+        state.failures,
+    );
+    text.one(
+        ("snapshot_uploaded_bytes_total", "counter"),
+        "Bytes of replicas written to the store of snapshots.",
+        state.uploaded_bytes,
+    );
 }
 
 /// Bytes by the state of their parity.

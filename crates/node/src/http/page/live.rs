@@ -20,6 +20,7 @@ use super::what_is_wrong::findings;
 use crate::activity::millis;
 use crate::memory::resident_bytes;
 use crate::namenode::ActorInfo;
+use crate::snapshots::SnapshotState;
 use crate::xceiver::Activity;
 
 /// Everything as of now.
@@ -65,10 +66,29 @@ pub fn live(host: &dyn WebHost) -> Value {
         "resident": resident_bytes(),
         "failed_volumes": host.store().failure_summary().failed_locations.len(),
         "parity": parity.as_ref().map(states),
+        "snapshots": host.snapshots().map(snapshots),
         "findings": findings.iter().map(Finding::to_json).collect::<Vec<_>>(),
         "volumes": volumes.collect::<Vec<_>>(),
         "namenodes": actors.iter().map(namenode).collect::<Vec<_>>(),
         "disks": disks.iter().map(|(name, stats)| disk(name, stats, now)).collect::<Vec<_>>(),
+    })
+}
+
+fn snapshots(state: SnapshotState) -> Value {
+    json!({
+        "to": state.to,
+        "restoring": state.restoring,
+        "restored": state.restored,
+        "restore_broken": state.restore_broken,
+        "running": state.running.map(|(done, of)| json!({"bytes": done, "of": of})),
+        "last": state.last,
+        "last_ms": state.last_ms,
+        "replicas": state.replicas,
+        "left_out": state.left_out,
+        "lag_s": state.lag_s,
+        "uploaded_bytes": state.uploaded_bytes,
+        "failures": state.failures,
+        "error": state.error,
     })
 }
 

@@ -12,6 +12,7 @@ use super::slow_on_average::slow_classes;
 use super::units::bytes;
 use crate::namenode::{ActorInfo, Phase};
 use crate::outliers::OutlierReports;
+use crate::snapshots::SnapshotState;
 
 /// A NameNode that has been silent for so long is told of.
 const SILENT: Duration = Duration::from_secs(30);
@@ -39,6 +40,7 @@ pub(super) fn findings(
     troubles.extend(host.volumes().what.iter().filter_map(of_volume));
     troubles.extend(actors.iter().filter_map(of_namenode));
     troubles.extend(parity.into_iter().flat_map(of_parity));
+    troubles.extend(host.snapshots().iter().filter_map(of_snapshots));
     let mut all: Vec<Finding> = troubles.into_iter().map(Finding::trouble).collect();
     let now = Instant::now();
     for (name, stats) in disks {
@@ -79,6 +81,27 @@ fn of_parity(status: &ParityStatus) -> Vec<String> {
         )
     })
     .collect()
+}
+
+fn of_snapshots(state: &SnapshotState) -> Option<String> {
+    let to = state.restoring.as_ref().unwrap_or(&state.to);
+    if state.restore_broken > 0 {
+        let broken = state.restore_broken;
+        return Some(format!(
+            "{broken} replicas of the snapshot that was put back are missing or altered there: \
+             the log says which."
+        ));
+    }
+    match (&state.error, state.left_out) {
+        (Some(error), _) => Some(format!(
+            "The last work on snapshots in {to} failed: {error}."
+        )),
+        (None, 0) => None,
+        (None, left_out) => Some(format!(
+            "The last snapshot to {to} lacks {left_out} replicas, volumes or pools: the log says \
+             which."
+        )),
+    }
 }
 
 fn of_trash(held: &[HeldByUpgrades]) -> Option<String> {

@@ -1,0 +1,105 @@
+//! Processes that end anywhere: their work is dropped after so many steps.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+
+use super::setup::{Node, all_of, memory_of, prune_options, restored, verified, verify_one};
+use crate::{list, prune};
+
+/// Does a work until it has been asked `steps` times whether it goes on; `None` when it was cut off.
+async fn killed_after<T>(steps: usize, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut left = steps;
+    std::future::poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
+/// Steps that a whole run takes at most, in these tests.
+const STEPS_MAX: usize = 2000;
+
+#[tokio::test]
+async fn a_snapshot_killed_anywhere_is_whole_or_none() {
+    let node = Node::new("uuid-1", "CID-1");
+    let replicas = node.fill(5);
+    let (mut steps, mut none, mut done) = (0, 0, false);
+    while !done {
+        let target = memory_of("killed");
+        done = killed_after(steps, node.create(&target)).await.is_some();
+        match list(&target, None).await.expect("lists").len() {
+            0 => none += 1,
+            _ => verified(&target).await,
+        }
+        // The next run finishes it, and a node is back from that.
+        node.create(&target).await.expect("created");
+        verified(&target).await;
+        let other = Node::empty();
+        restored(&target, &other, false).await.expect("restored");
+        assert_eq!(other.replicas(), replicas);
+        steps += 3;
+        assert!(steps < STEPS_MAX);
+    }
+    assert!(none > 3, "no run was killed before its end");
+}
+
+#[tokio::test]
+async fn a_restore_killed_anywhere_leaves_whole_replicas_and_goes_on() {
+    let (target, node) = (memory_of("source"), Node::new("uuid-1", "CID-1"));
+    let replicas = node.fill(5);
+    node.create(&target).await.expect("created");
+    let (mut steps, mut partly, mut done) = (0, 0, false);
+    while !done {
+        let other = Node::empty();
+        done = killed_after(steps, restored(&target, &other, false))
+            .await
+            .is_some();
+        if !done {
+            // What was on its way on another thread ends first, as the lock of the volume does.
+            while restored(&target, &other, false).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        }
+        let there = other.replicas();
+        partly += usize::from(steps > 0 && !done);
+        assert_eq!(there, replicas);
+        steps += 3;
+        assert!(steps < STEPS_MAX);
+    }
+    assert!(partly > 3, "no run was killed before its end");
+}
+
+#[tokio::test]
+async fn a_prune_killed_anywhere_breaks_no_snapshot() {
+    let node = Node::new("uuid-1", "CID-1");
+    let (mut steps, mut done) = (0, false);
+    while !done {
+        let target = memory_of("pruned");
+        node.put(7, 1001, 50);
+        node.create(&target).await.expect("created");
+        node.remove(7, 1001);
+        node.put(8, 1001, 60);
+        node.create(&target).await.expect("created");
+        node.remove(8, 1001);
+        let mut options = prune_options(1);
+        options.remove = true;
+        done = killed_after(steps, prune(&target, &options))
+            .await
+            .is_some();
+        for listed in list(&target, None).await.expect("lists") {
+            let report = verify_one(&target, Some(listed.name), false).await;
+            assert_eq!(report.expect("verified").broken, 0);
+        }
+        if done {
+            let objects = all_of(&target).await.len();
+            assert_eq!(objects, 3, "a manifest, data and meta file");
+        }
+        steps += 1;
+        assert!(steps < STEPS_MAX);
+    }
+}
