@@ -13,7 +13,7 @@
 //! | `xml`, `substitute` | files to properties, `${...}` |
 //! | `volume_keys`, `volumes` | keys of one volume: their names, and what they say |
 //! | `configuration`, `origin`, `shared` | a snapshot, its sources, and the running one |
-//! | `namenodes` | name services and NameNode addresses |
+//! | `namenodes`, `web_address` | name services and NameNode addresses |
 //! | `virtual_nodes` | several nodes in one process, a configuration for each |
 //! | `review`, `unsupported` | what is asked for and not done here |
 //! | `print` | reports |
@@ -40,6 +40,7 @@ mod value;
 mod virtual_nodes;
 mod volume_keys;
 mod volumes;
+mod web_address;
 mod xml;
 
 pub use address::HostPort;
@@ -57,3 +58,4 @@ pub use unsupported::{Unsupported, missed_from_java};
 pub use value::{Mode, Unit, Value};
 pub use virtual_nodes::VirtualNode;
 pub use volumes::Reserved;
+pub use web_address::namenode_web_address;

@@ -82,6 +82,6 @@ pub use pair::{FileWrite, write_pair};
 pub use residency::is_resident;
 pub use shortage::patiently;
 pub use space::Space;
-pub use sys::{shut_down_file_system, write_back_file};
+pub use sys::{clock_is_synchronised, shut_down_file_system, write_back_file};
 pub use types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
 pub use unbroken::{services_broken, told_if_broken, unbroken};

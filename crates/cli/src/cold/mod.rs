@@ -26,8 +26,6 @@ mod spool;
 mod tree;
 mod undo;
 
-pub use conf_page::http_address;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -73,7 +73,7 @@ impl NodeSource {
         let services = hayloft_conf::namenodes(&config)?;
         let group = |service: &hayloft_conf::NameService| {
             let id = service.id.as_deref();
-            let web = |namenode| crate::cold::http_address(&config, id, namenode);
+            let web = |namenode| hayloft_conf::namenode_web_address(&config, id, namenode);
             service.namenodes.iter().filter_map(web).collect()
         };
         Ok(Self::NameNodes(services.iter().map(group).collect()))

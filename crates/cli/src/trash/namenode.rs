@@ -39,7 +39,7 @@ impl ConfiguredNameNodes {
         let mut addresses = Vec::new();
         for service in hayloft_conf::namenodes(config)? {
             let id = service.id.as_deref();
-            let web = |namenode| crate::cold::http_address(config, id, namenode);
+            let web = |namenode| hayloft_conf::namenode_web_address(config, id, namenode);
             addresses.extend(service.namenodes.iter().filter_map(web));
         }
         Ok(Self(addresses.iter().map(ToString::to_string).collect()))
