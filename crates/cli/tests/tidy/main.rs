@@ -27,8 +27,9 @@ const PAGES: [(&str, usize); 3] = [
     ("ARCHITECTURE.md", 900),
     ("CONTRIBUTING.md", 400),
 ];
-/// Words of all pages below docs that are written by hand.
-const DOCS_WORDS: usize = 15_000;
+/// Words of all pages below docs that are written by hand. What came since the goal of 15,000: the
+/// page of `hayloft doctor`.
+const DOCS_WORDS: usize = 15_400;
 /// Words of a sentence on a page.
 const SENTENCE_WORDS: usize = 25;
 
