@@ -50,6 +50,8 @@ pub enum Command {
     /// For this program itself: work of a plug-in in a process of its own.
     #[command(hide = true)]
     PluginTrial(crate::plugin_trial::TrialArgs),
+    /// Find what makes this host, its disks or its network slow or unsafe, and what mends it.
+    Doctor(crate::doctor::DoctorArgs),
     /// Measure a volume's device and propose quantum, queue depth and engine.
     Calibrate(crate::calibrate::CalibrateArgs),
     /// Reckon how many disks and workers fit the links of a node, from calibrated disks.

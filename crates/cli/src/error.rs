@@ -11,6 +11,8 @@ use hayloft_node::daemon::StartError;
 pub const FINDING: u8 = 1;
 /// Exit code: wrong usage, or an environment that does not allow the work.
 pub const USAGE: u8 = 2;
+/// Exit code: data or service is at risk, where [`FINDING`] is said of less.
+pub const BAD: u8 = 3;
 
 /// Exit code: interrupted from the terminal.
 pub const INTERRUPTED: u8 = 130;

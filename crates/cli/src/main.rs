@@ -7,6 +7,7 @@
 //! | `node` | `hayloft node`: the daemon |
 //! | `calibrate` | `hayloft calibrate`: what a volume's device does |
 //! | `plan` | `hayloft plan`: disks and workers of a node, from calibrations |
+//! | `doctor` | `hayloft doctor`: what makes a host slow or unsafe for a node |
 //! | `cold` | `hayloft cold`: files not used any more, and their storage policy |
 //! | `engine` | `hayloft engine`: the I/O engines, and plug-ins tried out |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
@@ -34,6 +35,7 @@ mod calibrate;
 mod cluster;
 mod cold;
 mod disk_look_process;
+mod doctor;
 mod engine;
 mod error;
 mod given;
@@ -110,6 +112,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Engine(args) => engine::run(&args),
         Command::PluginTrial(args) => plugin_trial::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Cold(args) => cold::run(&args),
     }

@@ -40,8 +40,41 @@ pub fn get(addr: SocketAddr, path: &str) -> Result<String> {
 /// [`ClusterError::Talk`] when the server is not there, takes longer or sends more than the limits
 /// say, or answers anything but 200.
 pub fn get_within(addr: SocketAddr, path: &str, limits: HttpLimits) -> Result<String> {
+    Ok(get_with(addr, path, "", limits)?.body)
+}
+
+/// An answer with status 200.
+#[derive(Clone, Debug)]
+pub struct HttpAnswer {
+    /// Its lines before the body.
+    head: String,
+    /// Its body.
+    pub body: String,
+}
+
+impl HttpAnswer {
+    /// What a header says, whose name may be in any case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().filter_map(|line| line.split_once(':'));
+        let mut found = lines.filter(|(is, _)| is.trim().eq_ignore_ascii_case(name));
+        found.next().map(|(_, value)| value.trim())
+    }
+}
+
+/// As [`get_within`], with the head of the answer. `more` is a header of the request, as it is
+/// sent without its end of line, or nothing.
+///
+/// # Errors
+/// As [`get_within`].
+pub fn get_with(
+    addr: SocketAddr,
+    path: &str,
+    more: &str,
+    limits: HttpLimits,
+) -> Result<HttpAnswer> {
     let fail = |problem: String| ClusterError::Talk(format!("GET http://{addr}{path}: {problem}"));
-    let answer = exchange(addr, path, limits).map_err(|error| {
+    let answer = exchange(addr, path, more, limits).map_err(|error| {
         // What a time limit of a socket looks like depends on the system.
         let slow = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut];
         fail(if slow.contains(&error.kind()) {
@@ -56,14 +89,22 @@ pub fn get_within(addr: SocketAddr, path: &str, limits: HttpLimits) -> Result<St
         .ok_or_else(|| fail("no header end".into()))?;
     let status = head.lines().next().unwrap_or_default();
     if status.split(' ').nth(1) == Some("200") {
-        Ok(body.to_owned())
+        Ok(HttpAnswer {
+            head: head.to_owned(),
+            body: body.to_owned(),
+        })
     } else {
         Err(fail(status.chars().take(200).collect()))
     }
 }
 
 /// Asks, and returns the answer with its head.
-fn exchange(addr: SocketAddr, path: &str, limits: HttpLimits) -> std::io::Result<Vec<u8>> {
+fn exchange(
+    addr: SocketAddr,
+    path: &str,
+    more: &str,
+    limits: HttpLimits,
+) -> std::io::Result<Vec<u8>> {
     let end = Instant::now() + limits.whole;
     let left = || {
         let left = end.saturating_duration_since(Instant::now());
@@ -75,7 +116,10 @@ fn exchange(addr: SocketAddr, path: &str, limits: HttpLimits) -> std::io::Result
     let mut socket = TcpStream::connect_timeout(&addr, limits.connect.min(limits.whole))?;
     socket.set_write_timeout(Some(left()?))?;
     // HTTP/1.0: the answer is not chunked and ends with the connection.
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
+    let end_of_line = if more.is_empty() { "" } else { "\r\n" };
+    let request = format!(
+        "GET {path} HTTP/1.0\r\nHost: {addr}\r\nConnection: close\r\n{more}{end_of_line}\r\n"
+    );
     socket.write_all(request.as_bytes())?;
     let (mut answer, mut part) = (Vec::new(), vec![0; 64 << 10]);
     loop {

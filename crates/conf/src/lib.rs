@@ -15,7 +15,7 @@
 //! | `volume_settings` | what those say: room to keep free, share, engine |
 //! | `configuration`, `origin` | a snapshot, and where its values are from |
 //! | `running_configuration` | the snapshot of now, and reading the files again |
-//! | `namenodes` | name services and NameNode addresses |
+//! | `namenodes`, `web_address` | name services, addresses of NameNodes and of their pages |
 //! | `virtual_nodes` | several nodes in one process, a configuration for each |
 //! | `review` | what the files ask for that is not done here: warnings, refusals |
 //! | `unsupported` | the keys without effect, and what a JVM's files ask for |
@@ -43,6 +43,7 @@ mod value;
 mod virtual_nodes;
 mod volume_keys;
 mod volume_settings;
+mod web_address;
 mod xml;
 
 pub use address::HostPort;
@@ -60,3 +61,4 @@ pub use unsupported::{Unsupported, missed_from_java};
 pub use value::{Mode, Unit, Value};
 pub use virtual_nodes::VirtualNode;
 pub use volume_settings::Reserved;
+pub use web_address::namenode_web_address;

@@ -82,7 +82,7 @@ pub use names_and_directories::{Meta, MetaHook};
 pub use residency::is_resident;
 pub use restart_on_panic::{services_broken, told_if_broken, unbroken};
 pub use space::Space;
-pub use system_calls::{shut_down_file_system, write_back_file};
+pub use system_calls::{clock_is_synchronised, shut_down_file_system, write_back_file};
 pub use types::{Advice, Capabilities, Completion, IoFuture, OpenMode, SyncKind};
 pub use wait_out_shortage::patiently;
 pub use write_behind::{CacheHints, WriteBehind};

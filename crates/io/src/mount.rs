@@ -19,6 +19,8 @@ pub struct Mount {
     pub fs_type: String,
     /// What is mounted: a device node, a name, `none`.
     pub source: String,
+    /// Options of the mount and of its file system, such as `noatime` or `data=journal`.
+    pub options: Vec<String>,
 }
 
 /// The mount that an existing `path` lies on: the longest mount point above it, of those the last.
@@ -50,12 +52,16 @@ pub fn mount_of(path: &Path) -> Result<Mount, IoError> {
 /// `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw` (proc_pid_mountinfo(5)).
 fn parse(line: &str) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
-    let point = left.split(' ').nth(4)?;
+    let mut left = left.split(' ').skip(4);
+    let (point, of_mount) = (left.next()?, left.next()?);
     let mut right = right.split(' ');
+    let (fs_type, source) = (right.next()?.to_owned(), unescape(right.next()?));
+    let options = of_mount.split(',').chain(right.next()?.split(','));
     Some(Mount {
         point: PathBuf::from(unescape(point)),
-        fs_type: right.next()?.to_owned(),
-        source: unescape(right.next()?),
+        fs_type,
+        source,
+        options: options.map(str::to_owned).collect(),
     })
 }
 
@@ -93,6 +99,7 @@ mod tests {
             (m.fs_type.as_str(), m.source.as_str()),
             ("ext4", "/dev/sda1")
         );
+        assert_eq!(m.options, ["rw", "noatime", "rw"]);
         assert_eq!(parse("garbage"), None);
         assert_eq!(unescape(r"a\9"), r"a\9");
     }

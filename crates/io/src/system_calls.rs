@@ -1,7 +1,7 @@
 //! The system calls that the safe wrappers lack.
 #![expect(
     unsafe_code,
-    reason = "sync_file_range(2), cachestat(2) and FS_IOC_GOINGDOWN are not wrapped \
+    reason = "sync_file_range(2), cachestat(2), adjtimex(2) and FS_IOC_GOINGDOWN are not wrapped \
         by rustix, madvise(2) is unsafe there, and dup2(2) of standard output not built in"
 )]
 
@@ -84,6 +84,23 @@ pub fn shut_down_file_system(on: BorrowedFd<'_>) -> Result<(), Errno> {
     } else {
         Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
     }
+}
+
+/// Whether the kernel's clock follows a server of time (adjtimex(2)), and the largest error that it
+/// reckons with, in microseconds. Nothing is changed.
+///
+/// # Errors
+/// Of the system call: a sandbox forbids it.
+pub fn clock_is_synchronised() -> Result<(bool, i64), Errno> {
+    // SAFETY: `timex` holds integers only, of which every pattern of bits is a value.
+    let mut clock: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `clock` is a live local that the call fills; `modes` of 0 asks and changes nothing.
+    let state = unsafe { libc::adjtimex(&raw mut clock) };
+    if state < 0 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
+    }
+    let unsynchronised = state == libc::TIME_ERROR || clock.status & libc::STA_UNSYNC != 0;
+    Ok((!unsynchronised, clock.maxerror))
 }
 
 /// Number of cachestat(2), the same on all architectures.

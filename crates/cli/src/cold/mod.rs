@@ -26,8 +26,6 @@ mod set_policies;
 mod spool;
 mod undo;
 
-pub use namenode_conf::http_addresses;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;

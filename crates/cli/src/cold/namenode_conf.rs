@@ -6,15 +6,10 @@
 use std::net::ToSocketAddrs as _;
 
 use hayloft_cluster::http;
-use hayloft_conf::{Configuration, HostPort, NameNodeAddr, NameService};
+use hayloft_conf::{Configuration, NameNodeAddr, namenode_web_address};
 
 use super::age::{PRECISION_KEY, Precision};
 use super::ask_namenode::choose;
-
-/// Key of a NameNode's HTTP address, with the suffixes of its other addresses.
-const HTTP_ADDRESS: &str = "dfs.namenode.http-address";
-/// Its port by default.
-const HTTP_PORT: u16 = 9870;
 
 /// How the NameNodes of a name service keep access times, by the first of them that says so.
 /// Blocking: a few seconds for each that does not answer.
@@ -22,7 +17,7 @@ pub fn precision(config: &Configuration, service: Option<&str>) -> Option<Precis
     let services = hayloft_conf::namenodes(config).ok()?;
     let service = choose(services, service).ok()?;
     let asked = |namenode: &NameNodeAddr| {
-        let address = http_address(config, service.id.as_deref(), namenode)?;
+        let address = namenode_web_address(config, service.id.as_deref(), namenode)?;
         let mut found = (&*address.host, address.port).to_socket_addrs().ok()?;
         let path = format!("/conf?name={PRECISION_KEY}");
         let page = found.find_map(|address| http::get(address, &path).ok())?;
@@ -33,37 +28,6 @@ pub fn precision(config: &Configuration, service: Option<&str>) -> Option<Precis
         })
     };
     service.namenodes.iter().find_map(asked)
-}
-
-/// Where the pages of all NameNodes of a name service are.
-pub fn http_addresses(config: &Configuration, service: &NameService) -> Vec<HostPort> {
-    let id = service.id.as_deref();
-    let all = service.namenodes.iter();
-    all.filter_map(|one| http_address(config, id, one))
-        .collect()
-}
-
-/// Where its pages are; the host of its RPC address where it listens on all.
-fn http_address(
-    config: &Configuration,
-    service: Option<&str>,
-    namenode: &NameNodeAddr,
-) -> Option<HostPort> {
-    let parts = [Some(HTTP_ADDRESS), service, namenode.nn_id.as_deref()];
-    let name: Vec<&str> = parts.into_iter().flatten().collect();
-    let text = config.text(&name.join("."));
-    let text = text.or_else(|| config.text(HTTP_ADDRESS));
-    let mut address = match text {
-        Some(text) => HostPort::parse_with_default(&text, Some(HTTP_PORT)).ok()?,
-        None => HostPort {
-            host: String::new(),
-            port: HTTP_PORT,
-        },
-    };
-    if ["", "0.0.0.0", "::"].contains(&&*address.host) {
-        address.host.clone_from(&namenode.rpc.host);
-    }
-    Some(address)
 }
 
 /// The number in an answer: XML of the one property, its name before its value.
@@ -78,31 +42,6 @@ fn value(page: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_page_is_asked_where_the_namenode_is() {
-        let address = |pairs: &[(&str, &str)]| {
-            let config = Configuration::from_properties(pairs.iter().copied()).expect("valid");
-            let services = hayloft_conf::namenodes(&config).expect("configured");
-            let service = services.into_iter().next().expect("one");
-            let namenode = &service.namenodes[0];
-            let found = http_address(&config, service.id.as_deref(), namenode);
-            found
-                .map(|address| address.to_string())
-                .expect("an address")
-        };
-        let one = ("fs.defaultFS", "hdfs://nn:8020");
-        assert_eq!(address(&[one]), "nn:9870");
-        assert_eq!(address(&[one, (HTTP_ADDRESS, "0.0.0.0:50070")]), "nn:50070");
-        assert_eq!(address(&[one, (HTTP_ADDRESS, "web")]), "web:9870");
-        let pair = [
-            ("dfs.nameservices", "ns"),
-            ("dfs.ha.namenodes.ns", "a"),
-            ("dfs.namenode.rpc-address.ns.a", "h:8020"),
-            ("dfs.namenode.http-address.ns.a", "h:1"),
-        ];
-        assert_eq!(address(&pair), "h:1");
-    }
 
     #[test]
     fn only_the_answer_to_the_question_counts() {

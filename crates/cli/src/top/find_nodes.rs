@@ -71,7 +71,11 @@ impl NodeSource {
         })?;
         let config = Configuration::load(&dir, &[])?;
         let services = hayloft_conf::namenodes(&config)?;
-        let group = |service| crate::cold::http_addresses(&config, service);
+        let group = |service: &hayloft_conf::NameService| {
+            let id = service.id.as_deref();
+            let web = |namenode| hayloft_conf::namenode_web_address(&config, id, namenode);
+            service.namenodes.iter().filter_map(web).collect()
+        };
         Ok(Self::NameNodes(services.iter().map(group).collect()))
     }
 

@@ -38,7 +38,9 @@ impl ConfiguredNameNodes {
         config.refuse_unprotected()?;
         let mut addresses = Vec::new();
         for service in hayloft_conf::namenodes(config)? {
-            addresses.extend(crate::cold::http_addresses(config, &service));
+            let id = service.id.as_deref();
+            let web = |namenode| hayloft_conf::namenode_web_address(config, id, namenode);
+            addresses.extend(service.namenodes.iter().filter_map(web));
         }
         Ok(Self(addresses.iter().map(ToString::to_string).collect()))
     }

@@ -6,7 +6,7 @@ use super::text::{code_of, files, repository};
 
 /// What is counted together, and how many lines it may have. Raise a number in the change that
 /// needs it, with a line here that says for what.
-const BUDGETS: [(&str, &[&str], usize); 3] = [
+const BUDGETS: [(&str, &[&str], usize); 4] = [
     (
         "the node with its libraries",
         &[
@@ -38,6 +38,8 @@ const BUDGETS: [(&str, &[&str], usize); 3] = [
         &["cli", "cluster", "console", "topology"],
         14_850,
     ),
+    // Thirty-six checks of hosts, disks and networks: what each sees, what that does, what mends it.
+    ("the doctor", &["doctor"], 2_600),
     (
         "the tools",
         &["bench", "contract", "lab", "testkit"],

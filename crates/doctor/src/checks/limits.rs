@@ -1,0 +1,239 @@
+//! Limits of processes, control groups and logins.
+
+use std::path::Path;
+
+use hayloft_console::size;
+
+use crate::facts::Facts;
+use crate::finding::Findings;
+use crate::seen::number;
+
+/// Descriptors that a node with many blocks and clients uses, and below which it fails soon.
+const OPEN_FILES: (u64, u64) = (32_768, 4_096);
+/// Memory below which the page cache of a group has no room, bytes.
+const MEMORY: i64 = 4 << 30;
+/// Processes and threads that a node may have.
+const PROCESSES: i64 = 4_096;
+/// Users below this number are the system's: they do not log in.
+const FIRST_USER: u32 = 1000;
+
+/// The hard limit, `None` for none. Nodes raise the soft one to it.
+fn hard_limit(limits: &str, name: &str) -> Option<Result<u64, String>> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name));
+    let Some(line) = line else {
+        return Some(Err(format!("/proc has no {name}")));
+    };
+    match line.split_whitespace().nth(1) {
+        Some("unlimited") => None,
+        text => Some(
+            text.and_then(|text| text.parse().ok())
+                .ok_or_else(|| line.to_owned()),
+        ),
+    }
+}
+
+pub fn open_files(facts: &Facts, out: &mut Findings) {
+    let whose = &facts.host.whose;
+    let limits = match facts.host.texts.want("limits") {
+        Ok(limits) => limits,
+        Err(why) => return out.unseen("host", &why),
+    };
+    match hard_limit(limits, "Max open files") {
+        Some(Ok(limit)) if limit < OPEN_FILES.0 => {
+            let seen = format!("{whose} may open {limit} files at most");
+            let effect = "each client and each open block takes some: at the limit connections \
+                are refused";
+            let mend = "LimitNOFILE=1048576 in the unit, or hdfs - nofile 1048576 in \
+                /etc/security/limits.d";
+            match limit < OPEN_FILES.1 {
+                true => out.bad("host", [&seen, effect, mend]),
+                false => out.slow("host", [&seen, effect, mend]),
+            }
+        }
+        Some(Err(why)) => out.unseen("host", &why),
+        _ => {}
+    }
+    let most = facts.host.texts.number("/proc/sys/fs/file-max");
+    let open = facts.host.texts.get("/proc/sys/fs/file-nr");
+    let open = open.and_then(|text| number(text.split_whitespace().next()?));
+    if let (Some(most), Some(open)) = (most, open)
+        && open > most / 10 * 9
+    {
+        let seen = format!("the host has {open} files open, of {most}");
+        let effect = "no program can open more";
+        out.bad(
+            "host",
+            [&seen, effect, "sysctl fs.file-max=9223372036854775807"],
+        );
+    }
+}
+
+pub fn locked_memory(facts: &Facts, out: &mut Findings) {
+    let wanted = facts.subject.locked_bytes;
+    if wanted == 0 {
+        return;
+    }
+    let limits = match facts.host.texts.want("limits") {
+        Ok(limits) => limits,
+        Err(why) => return out.unseen("host", &why),
+    };
+    match hard_limit(limits, "Max locked memory") {
+        Some(Ok(limit)) if limit < wanted => {
+            let seen = format!(
+                "dfs.datanode.max.locked.memory is {}, and {} may lock {}",
+                size::show(wanted),
+                facts.host.whose,
+                size::show(limit)
+            );
+            let effect = "Apache's node does not start, and cached blocks stay out of memory";
+            let mend = "LimitMEMLOCK=infinity in the unit, or hdfs - memlock unlimited in \
+                /etc/security/limits.d";
+            out.bad("host", [&seen, effect, mend]);
+        }
+        Some(Err(why)) => out.unseen("host", &why),
+        _ => {}
+    }
+}
+
+pub fn groups(facts: &Facts, out: &mut Findings) {
+    let online = facts.host.texts.get("/sys/devices/system/cpu/online");
+    let processors = online.map_or(1, count_of_list);
+    for (file, text) in facts.host.groups.all() {
+        let group = Path::new(file)
+            .parent()
+            .unwrap_or(Path::new("/"))
+            .display()
+            .to_string();
+        let name = Path::new(file)
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
+        let limit = number(text).filter(|limit| *limit > 0);
+        let seen_effect =
+            match &*name {
+                "cpu.max" | "cpu.cfs_quota_us" => {
+                    let mut words = text.split_whitespace();
+                    let quota = words.next().and_then(number).filter(|quota| *quota > 0);
+                    let period = match words.next() {
+                        Some(period) => number(period),
+                        None => facts
+                            .host
+                            .groups
+                            .number(&format!("{group}/cpu.cfs_period_us")),
+                    };
+                    let share = quota.zip(period.filter(|period| *period > 0));
+                    share
+                        .filter(|(quota, period)| *quota < *period * processors)
+                        .map(|(quota, period)| {
+                            let hundredths = quota * 100 / period;
+                            (
+                                format!(
+                                    "{}.{:02} of {processors} processors",
+                                    hundredths / 100,
+                                    hundredths % 100
+                                ),
+                                "the node stands still for the rest of each period, heartbeats too",
+                            )
+                        })
+                }
+                "memory.max" | "memory.high" | "memory.limit_in_bytes" => {
+                    let limit = limit.filter(|limit| *limit < MEMORY);
+                    limit.map(|limit| {
+                    (
+                        format!("{} of memory", size::show(u64::try_from(limit).unwrap_or(0))),
+                        "the page cache counts: written blocks are pushed out at once, and at the \
+                         limit the node is killed",
+                    )
+                })
+                }
+                "io.max"
+                | "blkio.throttle.read_bps_device"
+                | "blkio.throttle.write_bps_device"
+                | "blkio.throttle.read_iops_device"
+                | "blkio.throttle.write_iops_device" => {
+                    let limited = text
+                        .lines()
+                        .any(|line| line.contains('=') || line.contains(' '));
+                    let lines = text.lines().collect::<Vec<_>>().join("; ");
+                    limited.then(|| {
+                        (
+                            format!("{name} {lines}"),
+                            "its disks give no more than that",
+                        )
+                    })
+                }
+                "pids.max" => limit.filter(|limit| *limit < PROCESSES).map(|limit| {
+                    (
+                        format!("{limit} processes and threads"),
+                        "a node at the limit starts no thread",
+                    )
+                }),
+                _ => None,
+            };
+        if let Some((limit, effect)) = seen_effect {
+            let seen = format!("{} are limited to {limit}", facts.host.whose);
+            let mend = format!("raise {name} of the group, or the limit in the unit or container");
+            out.slow(&group, [&seen, effect, &mend]);
+        }
+    }
+}
+
+/// How many numbers a list such as `0-3,8` has.
+fn count_of_list(list: &str) -> i64 {
+    let range = |part: &str| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some(number(to)? - number(from)? + 1)
+    };
+    list.split(',').filter_map(range).sum()
+}
+
+pub fn remove_ipc(facts: &Facts, out: &mut Findings) {
+    let Some(conf) = &facts.host.remove_ipc else {
+        return;
+    };
+    let Some(conf) = out.look("host", conf) else {
+        return;
+    };
+    let mut said = conf
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("RemoveIPC="));
+    let off = said.next_back().is_some_and(|value| {
+        ["no", "false", "off", "0"].contains(&&*value.trim().to_ascii_lowercase())
+    });
+    if off {
+        return;
+    }
+    // Users of the system are spared.
+    for of in facts.seen() {
+        let owner = of
+            .folder
+            .as_ref()
+            .ok()
+            .and_then(Option::as_ref)
+            .map(|folder| folder.uid);
+        if let Some(uid) = owner.filter(|uid| *uid >= FIRST_USER) {
+            let seen =
+                format!("the directory's owner {uid} is no system user, and RemoveIPC is on");
+            let effect = "when that user logs out, shared memory is removed under the node: \
+                clients that read past it fail";
+            let mend = "RemoveIPC=no in /etc/systemd/logind.conf, then systemctl restart \
+                systemd-logind";
+            out.slow(&of.place(), [&seen, effect, mend]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_limits_of_the_kernel() {
+        assert_eq!((count_of_list("0-3,8"), count_of_list("0")), (5, 1));
+        let limits = "Max open files            1024                 524288               files\n\
+            Max locked memory         unlimited            unlimited            bytes";
+        assert_eq!(hard_limit(limits, "Max open files"), Some(Ok(524_288)));
+        assert_eq!(hard_limit(limits, "Max locked memory"), None);
+        assert!(matches!(hard_limit(limits, "Max nice"), Some(Err(_))));
+    }
+}
