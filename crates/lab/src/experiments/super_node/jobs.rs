@@ -198,6 +198,8 @@ fn sized(mut request: Value, mib: u32, workers: usize) -> Value {
     let all = each * u64::from(MAPS) * workers as u64;
     request["conf"]["mapreduce.randomwriter.bytespermap"] = json!(each);
     request["conf"]["mapreduce.randomwriter.totalbytes"] = json!(all);
+    // A map task reads a whole file: the start of more JVMs would be what is measured.
+    request["conf"]["mapreduce.input.fileinputformat.split.minsize"] = json!(1_u64 << 40);
     request
 }
 
