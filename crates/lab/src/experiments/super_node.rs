@@ -71,8 +71,8 @@ fn about(options: &ExperimentOptions) -> String {
          host of its own with as many links. {}\n\nStock YARN runs the stock jobs over {} MiB for \
          each worker: a NodeManager in each worker's host with {} containers at a time, the \
          ResourceManager beside the NameNode, Hadoop's default scheduler. What tasks spill is on \
-         the machine's own disk. Each turn starts storage and YARN anew and runs all jobs once \
-         before they count; every task is a new JVM. A map task reads a whole file, so there are \
+         the machine's own disk. Each turn starts storage and YARN anew, warms the nodes by \
+         a resident client, and runs all jobs once before they count; every task is a new JVM. A map task reads a whole file, so there are \
          few: a job's {tasks} of about {CONTAINER_S} processor seconds take {:.0} s of two \
          processors, and its bytes {:.0} s of the disks. {}",
         options.link_mbit,
