@@ -9,7 +9,7 @@ use crate::given::{environment, property};
 
 /// Native storage nodes for Apache Hadoop.
 #[derive(Debug, Parser)]
-#[command(name = "hayloft", version, max_term_width = 100)]
+#[command(name = "hayloft", version = env!("HAYLOFT_VERSION"), max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -26,19 +26,20 @@ pub(super) struct CpuTicks {
     pub all: u64,
 }
 
-/// Bytes received and sent by the link of the host on which `pid` runs. Of several links, the most
-/// that one received and the most that one sent.
-pub(super) fn link_counters(pid: u32) -> (u64, u64) {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default();
-    busiest_link(&text)
+/// Bytes that the link of each of these hosts moved in either direction, for a thread in the
+/// namespace of the switches. Of several links, the most that one received and the most that one
+/// sent.
+pub(super) fn link_counters(hosts: &[String]) -> Vec<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    hosts.iter().map(|host| busiest_link(&text, host)).collect()
 }
 
-fn busiest_link(text: &str) -> (u64, u64) {
+fn busiest_link(text: &str, host: &str) -> (u64, u64) {
     let of_link = |line: &str| {
         let (name, counters) = line.trim().split_once(':')?;
         let counters: Vec<&str> = counters.split_whitespace().collect();
         let field = |at: usize| counters.get(at)?.parse::<u64>().ok();
-        name.starts_with("eth")
+        net::is_port_of(name, host)
             .then(|| Some((field(0)?, field(8)?)))
             .flatten()
     };
@@ -279,13 +280,15 @@ mod tests {
             format!("  {name}: {received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n")
         };
         let text = [
-            line("lo", 900, 900),
-            line("eth0", 10, 20),
-            line("eth1", 30, 5),
+            line("rack0", 900, 900),
+            line("p-c1", 900, 900),
+            line("p-s1", 10, 20),
+            line("p1-s1", 30, 5),
         ];
         let head = "face |bytes\n";
-        assert_eq!(busiest_link(&(head.to_owned() + &text.concat())), (30, 20));
-        assert_eq!(busiest_link(""), (0, 0));
+        let text = head.to_owned() + &text.concat();
+        assert_eq!(busiest_link(&text, "s1"), (30, 20));
+        assert_eq!(busiest_link("", "s1"), (0, 0));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::describe::DiskSpec;
 use super::mapped::{self, Route};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::lab_binary;
-use hayloft_testkit::modelled::DirectionStats;
+use hayloft_testkit::modelled::{DirectionStats, Params};
 use hayloft_testkit::mounts::run;
 use hayloft_testkit::process::{Process, Spawn};
 use hayloft_testkit::wait;
@@ -85,10 +85,8 @@ pub fn begin(
             "disk".into(),
             "--size".into(),
             format!("{}M", disk.size_mib),
-            "--read-mbs".into(),
-            disk.read_mbs.to_string(),
-            "--write-mbs".into(),
-            disk.write_mbs.to_string(),
+            "--params".into(),
+            params_of(disk)?,
             dir.display().to_string(),
         ];
         if route.is_some() {
@@ -105,6 +103,13 @@ pub fn begin(
         route,
         _mapping: Vec::new(),
     })
+}
+
+/// The drive of a modelled disk, as its process takes it.
+fn params_of(disk: &DiskSpec) -> Result<String> {
+    let params = Params::slowed((disk.read_mbs, disk.write_mbs), disk.seek_percent);
+    serde_json::to_string(&params)
+        .map_err(|error| TestkitError::Talk(format!("the parameters of a disk: {error}")))
 }
 
 impl Mounted {

@@ -134,6 +134,21 @@ fn add_bridge(switch: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// The switch's end of a link of a host, counted from 0.
+fn port(host: &str, link: u8) -> String {
+    match link {
+        0 => format!("p-{host}"),
+        link => format!("p{link}-{host}"),
+    }
+}
+
+/// Whether an interface of the switches' namespace is the end of a link of this host.
+pub(super) fn is_port_of(interface: &str, host: &str) -> bool {
+    let rest = interface.strip_prefix('p');
+    let of = rest.and_then(|rest| rest.split_once('-'));
+    of.is_some_and(|(link, of)| of == host && link.bytes().all(|b| b.is_ascii_digit()))
+}
+
 fn add_host(
     described: &Description,
     host: &str,
@@ -143,7 +158,7 @@ fn add_host(
 ) -> Result<()> {
     let switch = namespace(&described.name, SWITCH);
     let own = namespace(&described.name, host);
-    let port = format!("p-{host}");
+    let port = port(host, 0);
     ip(&["netns", "add", &own])?;
     ip(&[
         "-n", &switch, "link", "add", "name", &port, "type", "veth", "peer", "name", "eth0",
@@ -169,7 +184,7 @@ fn add_link(
 ) -> Result<()> {
     let switch = namespace(&described.name, SWITCH);
     let own = namespace(&described.name, host);
-    let (port, name) = (format!("p{link}-{host}"), format!("eth{link}"));
+    let (port, name) = (port(host, link), format!("eth{link}"));
     ip(&[
         "-n", &switch, "link", "add", "name", &port, "type", "veth", "peer", "name", &name,
         "netns", &own,

@@ -27,8 +27,8 @@ pub struct WorkloadPhase {
     pub disk_busy: Vec<f64>,
     /// Share of the time in which two streams were on one disk while another had none, 0 to 1.
     pub conflicts: f64,
-    /// Mean MB/s on the busiest storage link.
-    pub link_mbs: f64,
+    /// Mean MB/s on each host's busiest link, in the order of the description.
+    pub links_mbs: Vec<f64>,
     /// Mean share of the processors in use, 0 to 1, without what ran at a lower priority.
     pub cpu: f64,
     /// Mean share of the processors that ran at a lower priority: others' work.
@@ -61,9 +61,9 @@ pub(super) fn describe(phase: &mut WorkloadPhase, samples: &[Sample]) {
     phase.disk_busy = (0..first.disks.len())
         .map(|at| mean(&|s: &Sample| s.disks[at].busy))
         .collect();
-    phase.link_mbs = (0..first.links_mbs.len())
+    phase.links_mbs = (0..first.links_mbs.len())
         .map(|at| mean(&|s: &Sample| s.links_mbs[at]))
-        .fold(0.0, f64::max);
+        .collect();
     let active = seen.iter().filter(|sample| sample.is_active()).count();
     let conflicts = seen.iter().filter(|sample| sample.is_conflict()).count();
     phase.conflicts = conflicts as f64 / active.max(1) as f64;
@@ -97,6 +97,12 @@ impl WorkloadPhase {
         self.model.iter().map(|disk| disk.utilisation).collect()
     }
 
+    /// Mean MB/s on the busiest link.
+    #[must_use]
+    pub fn link_mbs(&self) -> f64 {
+        self.links_mbs.iter().copied().fold(0.0, f64::max)
+    }
+
     /// What was in use meanwhile.
     #[must_use]
     pub fn shares(&self, described: &Description) -> Shares {
@@ -104,11 +110,16 @@ impl WorkloadPhase {
         let storage = described.hosts().zip(&self.host_cpu_s);
         let storage = storage.filter(|((_, host), _)| !host.client && !host.nodes.is_empty());
         let used = storage.map(|(_, seconds)| seconds / self.seconds().max(1e-9));
+        let links = described.hosts().zip(&self.links_mbs);
+        let links = links.map(|((_, host), mbs)| {
+            let mbit = host.link_mbit.unwrap_or(described.network.link_mbit);
+            mbs * 8.0 / f64::from(mbit)
+        });
         Shares {
             cpu: Some(self.cpu),
             waited: Some(self.waited()),
             disk: most(self.disks()),
-            link: Some(self.link_mbs * 8.0 / f64::from(described.network.link_mbit)),
+            link: most(links.collect()),
             peer: most(used.collect()),
         }
     }
@@ -150,7 +161,7 @@ pub(super) mod tests {
             client_mbs: Vec::new(),
             disk_busy: vec![0.85],
             conflicts: 0.0,
-            link_mbs: 1.0,
+            links_mbs: vec![1.0],
             cpu,
             cpu_low: 0.0,
             host_cpu_s: vec![used],
@@ -175,10 +186,14 @@ pub(super) mod tests {
         assert_eq!(limit(&phase(0.50, 1.0, 0.04)), Limit::Disk);
         let link = WorkloadPhase {
             disk_busy: vec![0.5],
-            link_mbs: 11.0,
+            links_mbs: vec![11.0],
             ..phase(0.5, 1.0, 0.0)
         };
         assert_eq!(limit(&link), Limit::Link);
+        let mut slower = described.clone();
+        slower.racks[0].hosts[0].link_mbit = Some(9);
+        let slow = phase(0.5, 1.0, 0.0).shares(&slower);
+        assert!((slow.link.unwrap_or(0.0) - 8.0 / 9.0).abs() < 1e-9);
         let figures = phase(0.5, 3.0, 0.04).figures(&described);
         assert_eq!(figures.get("seconds"), Some(1.0));
         assert_eq!(figures.get("disk_busy"), Some(0.85));

@@ -53,7 +53,7 @@ pub fn table(described: &Description, outcome: &WorkloadOutcome) -> String {
             each(&|p| p.client_mbs.clone()),
             percent(of(&|p| p.conflicts).median),
             each(&busy),
-            of(&|p| p.link_mbs).median_text(),
+            of(&WorkloadPhase::link_mbs).median_text(),
             format!(
                 "{} ({})",
                 percent(of(&|p| p.cpu).median),

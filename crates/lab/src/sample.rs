@@ -11,8 +11,10 @@ use serde::{Serialize, Serializer};
 use hayloft_bench::fair::counters::device as device_counters;
 
 use super::counters::{CpuTicks, cpu_counters, cpu_shares, link_counters, streams, writers};
+use super::net;
 use super::up::Testbed;
 use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::place;
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_millis(250);
@@ -55,7 +57,7 @@ pub struct Sample {
     pub at: f64,
     /// In the order of [`Watch::disk_names`].
     pub disks: Vec<DiskSample>,
-    /// The busier direction of every storage host's link, MB/s, in the order of the nodes.
+    /// The busier direction of every host's link, MB/s, in the order of the description.
     #[serde(serialize_with = "all_short")]
     pub links_mbs: Vec<f64>,
     /// Share of all processors in use, 0 to 1, without what ran at a lower priority.
@@ -104,7 +106,13 @@ struct Target {
     volume: PathBuf,
     pid: u32,
     port: u16,
-    first_of_node: bool,
+}
+
+/// What is looked at, and the hosts whose links are.
+#[derive(Clone, Debug)]
+struct Watched {
+    disks: Vec<Target>,
+    hosts: Vec<String>,
 }
 
 /// Counters at one look.
@@ -131,14 +139,26 @@ impl Watch {
     /// # Errors
     /// When the thread cannot be started.
     pub fn begin(testbed: &Testbed) -> Result<Self> {
-        let targets = targets(testbed);
-        let names = targets.iter().map(|t| t.name.clone()).collect();
+        let described = testbed.described();
+        let hosts = described.hosts().map(|(_, host)| host.name.clone());
+        let watched = Watched {
+            disks: targets(testbed),
+            hosts: hosts.collect(),
+        };
+        let names = watched.disks.iter().map(|t| t.name.clone()).collect();
+        let switches = net::namespace(&described.name, net::SWITCH);
         let stop = Arc::new(AtomicBool::new(false));
         let samples = Arc::new(Mutex::new(Vec::new()));
         let (begun, ends, keeps) = (Instant::now(), Arc::clone(&stop), Arc::clone(&samples));
         let thread = std::thread::Builder::new()
             .name("lab-watch".into())
-            .spawn(move || look_on(&targets, begun, &ends, &keeps))
+            .spawn(move || {
+                // The ends of all links are there. A testbed that is gone has none.
+                let _gone = place::within(&switches, move || {
+                    look_on(&watched, begun, &ends, &keeps);
+                    Ok(())
+                });
+            })
             .map_err(|e| TestkitError::Talk(format!("starting the thread that watches: {e}")))?;
         Ok(Self {
             names,
@@ -189,21 +209,20 @@ fn targets(testbed: &Testbed) -> Vec<Target> {
                 volume: disk.dir.join("hdfs/current"),
                 pid: node.pid(),
                 port: port.unwrap_or(0),
-                first_of_node: number == 0,
             });
         }
     }
     targets
 }
 
-fn look_on(targets: &[Target], begun: Instant, stop: &AtomicBool, keep: &Mutex<Vec<Sample>>) {
-    let (mut before, mut then) = (count(targets), Instant::now());
+fn look_on(watched: &Watched, begun: Instant, stop: &AtomicBool, keep: &Mutex<Vec<Sample>>) {
+    let (mut before, mut then) = (count(watched), Instant::now());
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(EVERY);
-        let (now, at) = (count(targets), Instant::now());
+        let (now, at) = (count(watched), Instant::now());
         let mut sample = between(&before, &now, (at - then).as_secs_f64());
         sample.at = (at - begun).as_secs_f64();
-        for (target, disk) in targets.iter().zip(&mut sample.disks) {
+        for (target, disk) in watched.disks.iter().zip(&mut sample.disks) {
             disk.writers = writers(&target.volume);
             disk.readers = streams(target.pid, target.port).saturating_sub(disk.writers);
         }
@@ -216,17 +235,12 @@ fn look_on(targets: &[Target], begun: Instant, stop: &AtomicBool, keep: &Mutex<V
     }
 }
 
-fn count(targets: &[Target]) -> Counters {
-    let disks = targets
-        .iter()
-        .map(|t| t.device.as_deref().map_or((0, 0, 0), device_counters));
-    let links = targets
-        .iter()
-        .filter(|t| t.first_of_node)
-        .map(|t| link_counters(t.pid));
+fn count(watched: &Watched) -> Counters {
+    let disks = watched.disks.iter();
+    let disks = disks.map(|t| t.device.as_deref().map_or((0, 0, 0), device_counters));
     Counters {
         disks: disks.collect(),
-        links: links.collect(),
+        links: link_counters(&watched.hosts),
         cpu: cpu_counters(),
     }
 }

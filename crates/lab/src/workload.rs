@@ -292,7 +292,7 @@ pub(super) fn observe(
         client_mbs: moved.iter().map(rate).collect(),
         disk_busy: Vec::new(),
         conflicts: 0.0,
-        link_mbs: 0.0,
+        links_mbs: Vec::new(),
         cpu,
         cpu_low,
         host_cpu_s: times().map(|(a, b)| b.used - a.used).collect(),

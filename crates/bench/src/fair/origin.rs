@@ -1,8 +1,9 @@
 //! Where raw data comes from, and whether a page may call it a result.
 
-use hayloft_testkit::hadoop::repository_root;
+use hayloft_testkit::hadoop::{hayloft_binary, lab_binary, repository_root};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 /// Commits of [`MEASURED`] after which data is old.
@@ -13,13 +14,12 @@ const MEASURED: [&str; 3] = ["crates/io", "crates/node", "crates/store"];
 pub const NOT_SIGNED: &str = "**Not signed**";
 /// Begins the line of a page whose raw data is old.
 pub const IS_OLD: &str = "**Old**";
-/// Behind a commit when files of the crates were changed.
-const CHANGED: &str = " with changes";
 
 /// How raw data was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DataOrigin {
-    /// The commit of the repository, 12 digits. Data of earlier versions names none.
+    /// The commit from which the node was built, 12 digits, with what has to be said of it. Data of
+    /// earlier versions names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// The day, `YYYY-MM-DD`.
@@ -43,7 +43,7 @@ impl DataOrigin {
         let load = std::fs::read_to_string("/proc/loadavg").ok();
         let three = load.map(|text| text.split(' ').take(3).collect::<Vec<_>>().join(" "));
         Self {
-            commit: present_commit(),
+            commit: built_commit(),
             date: Some(today()),
             command: command.to_owned(),
             conditions,
@@ -51,11 +51,11 @@ impl DataOrigin {
         }
     }
 
-    /// The commit, when the data may be signed: it names one, and nothing was changed beside it.
+    /// The commit, when the data may be signed: it names one, and nothing has to be said beside it.
     #[must_use]
     pub fn signed(&self) -> Option<&str> {
         let commit = self.commit.as_deref()?;
-        (!commit.ends_with(CHANGED)).then_some(commit)
+        (!commit.contains(' ')).then_some(commit)
     }
 
     /// A line that says where data comes from, with the commits of the measured crates since then.
@@ -129,14 +129,30 @@ fn git(words: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&ran.stdout).trim().to_owned())
 }
 
-fn present_commit() -> Option<String> {
-    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
-    let changed = git(&["status", "--porcelain", "--", "crates", "Cargo.lock"])?;
-    Some(if changed.is_empty() {
-        commit
+/// The commit of what measures and is measured, as both programs have it built in; that of the
+/// work tree says nothing of them. `None`: they do not know.
+fn built_commit() -> Option<String> {
+    let node = commit_of(&hayloft_binary().ok()?)?;
+    let lab = commit_of(&lab_binary().ok()?)?;
+    Some(if node == lab {
+        node
     } else {
-        commit + CHANGED
+        format!("{node} by hayloft-lab of {lab}")
     })
+}
+
+/// What a program says of its commit.
+fn commit_of(program: &Path) -> Option<String> {
+    let said = Command::new(program).arg("--version").output().ok()?;
+    commit_in(&String::from_utf8(said.stdout).ok()?).map(str::to_owned)
+}
+
+/// The commit in a version such as `hayloft 0.1.0 (0123456789ab with changes)`.
+fn commit_in(version: &str) -> Option<&str> {
+    let (_, rest) = version.split_once('(')?;
+    let (commit, _) = rest.split_once(')')?;
+    let digits = commit.split(' ').next()?;
+    (digits.len() == 12 && digits.bytes().all(|b| b.is_ascii_hexdigit())).then_some(commit)
 }
 
 /// Today, `YYYY-MM-DD`, UTC.
@@ -221,10 +237,19 @@ mod tests {
         assert_eq!(origin.date, Some(today()));
         let load = origin.load_before.expect("the kernel tells");
         assert_eq!(load.split(' ').count(), 3, "{load}");
-        // A tree that came without its history has no commit.
-        if let Some(commit) = origin.commit {
-            let commit = commit.trim_end_matches(CHANGED);
-            assert_eq!(commits_since(commit), Some(0));
-        }
+    }
+
+    #[test]
+    fn a_version_tells_its_commit_and_changes() {
+        let of = |text| commit_in(text);
+        assert_eq!(of("hayloft 0.1.0 (0123456789ab)\n"), Some("0123456789ab"));
+        let changed = of("hayloft 0.1.0 (0123456789ab with changes)\n");
+        assert_eq!(changed, Some("0123456789ab with changes"));
+        assert_eq!(of("hayloft 0.1.0 (commit unknown)\n"), None);
+        assert_eq!(of("hayloft 0.1.0\n"), None);
+        assert_eq!(
+            measured_at("0123456789ab by hayloft-lab of cd").signed(),
+            None
+        );
     }
 }

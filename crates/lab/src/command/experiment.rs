@@ -9,6 +9,7 @@ use hayloft_lab::experiments::EXPERIMENTS;
 use hayloft_lab::published::PublishedFigures;
 use hayloft_lab::runner::Experiment;
 use hayloft_lab::runner::options::ExperimentOptions;
+use hayloft_testkit::TestkitError;
 
 use super::place::PlaceArgs;
 use super::steps::Steps;
@@ -41,11 +42,11 @@ pub struct ExperimentArgs {
     /// Whose storage nodes.
     #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache", "apache-behind"])]
     kind: String,
-    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`, `pfs`: 100, of
-    /// `super` 160].
+    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`, `pfs`, `super` 25].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     link_mbit: Option<u32>,
-    /// Hadoop properties of every process, over those of the experiment.
+    /// Hadoop properties of every process, over those of the experiment. Not of `domains`,
+    /// `durability`, `fscost`, `virtual-disks`.
     #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = property)]
     conf: Vec<(String, String)>,
     /// Blocks of `domains` [default: 2000].
@@ -95,11 +96,12 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
             &format!("choose one of:{}", known.concat()),
         ));
     };
-    if !args.part.is_empty() && experiment.parts.is_empty() {
+    experiment.chosen(&args.part)?;
+    if let Some((key, _)) = args.conf.first().filter(|_| !experiment.takes_properties) {
         return Err(LabError::new(
-            format!("the experiment {name} has no parts"),
+            format!("the experiment {name} has no use for Hadoop properties, such as {key}"),
             "hayloft-lab experiment",
-            "leave --part out",
+            "leave -D out",
         ));
     }
     if OWN_MOUNTS.contains(&name) {
@@ -113,13 +115,21 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
     let mut steps = Steps::new();
     let tell = &mut |what: &str| steps.tell(what);
     let chosen = (&options, args.part.as_slice());
-    let (page, record) = experiment.run(chosen, &command, (&work, &args.out), tell)?;
-    drop(steps);
+    let ran = experiment.run(chosen, &command, (&work, &args.out), tell);
+    let (page, record) = ran.map_err(failure)?;
+    steps.done();
     if let Some(file) = &args.add_to {
         PublishedFigures::add(file, name, record)?;
     }
     println!("{page}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// What this machine lacks keeps an experiment from beginning; all else is a failure of it.
+fn failure(error: TestkitError) -> LabError {
+    let lacking = matches!(error, TestkitError::Missing { .. });
+    let error = LabError::from(error);
+    if lacking { error } else { error.finding() }
 }
 
 /// Every experiment by a process of its own, with the same choices and a directory below `--out`.
@@ -201,7 +211,43 @@ fn options(args: &ExperimentArgs, experiment: &Experiment) -> ExperimentOptions 
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+
+    #[test]
+    fn an_experiment_that_fails_is_told_from_one_that_cannot_begin() {
+        let lacking = TestkitError::Missing {
+            what: "a disk".into(),
+            todo: "buy one".into(),
+        };
+        assert_eq!(failure(lacking).code(), USAGE);
+        let failed = TestkitError::Expectation("it read something else".into());
+        assert_eq!(failure(failed).code(), FINDING);
+    }
+
+    #[test]
+    fn properties_without_use_are_refused_in_words() {
+        for name in ["fscost", "virtual-disks", "durability", "domains"] {
+            let given = [
+                "hayloft-lab",
+                "experiment",
+                name,
+                "--out",
+                "/nowhere",
+                "-D",
+                "dfs.replication=2",
+            ];
+            let cli = super::super::LabCli::try_parse_from(given).expect("it is a command");
+            let super::super::LabCommand::Experiment(args) = &cli.command else {
+                panic!("{name} is an experiment");
+            };
+            let error = run(args).expect_err(name);
+            let said = error.to_string();
+            assert!(said.contains("no use for Hadoop properties"), "{said}");
+            assert_eq!(error.code(), USAGE);
+        }
+    }
 
     #[test]
     fn the_help_names_every_experiment() {

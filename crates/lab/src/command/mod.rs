@@ -17,7 +17,7 @@ use crate::error::LabError;
 
 /// What Hayloft is measured and tried on: benchmarks, hosts and links, modelled disks.
 #[derive(Debug, Parser)]
-#[command(name = "hayloft-lab", version, max_term_width = 100)]
+#[command(name = "hayloft-lab", version = env!("HAYLOFT_VERSION"), max_term_width = 100)]
 pub struct LabCli {
     /// What to do.
     #[command(subcommand)]

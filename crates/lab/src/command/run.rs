@@ -79,7 +79,7 @@ pub fn up(args: &LabUpArgs) -> Result<ExitCode, LabError> {
     let dir = args.place.of(&described.name);
     let mut steps = Steps::new();
     let testbed = Testbed::up(described, &dir, true, &mut |what| steps.tell(what))?;
-    drop(steps);
+    steps.done();
     let name = &testbed.described().name;
     let hosts = testbed.described().hosts().enumerate();
     let hosts: Vec<_> = hosts
@@ -138,7 +138,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, LabError> {
         Testbed::up(described.clone(), &dir, false, &mut |what| steps.tell(what))?
     };
     let outcome = workload::run(&testbed, &mut |what| steps.tell(what))?;
-    drop(steps);
+    steps.done();
     let out = args.out.clone().unwrap_or_else(|| dir.join("report"));
     let command = format!("hayloft-lab run {}", args.file.display());
     report::write(testbed.described(), &outcome, &command, &out)?;

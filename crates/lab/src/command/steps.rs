@@ -2,7 +2,7 @@
 
 use hayloft_console::progress::ProgressStep;
 
-/// Shows what is being done, one step at a time.
+/// Shows what is being done, one step at a time. Dropped before its end, the last step is not done.
 pub struct Steps(Option<ProgressStep>);
 
 impl Steps {
@@ -13,19 +13,24 @@ impl Steps {
 
     /// The next step begins; the one before is done.
     pub fn tell(&mut self, what: &str) {
-        self.done();
+        self.end_with("done");
         self.0 = Some(ProgressStep::spinner(what));
     }
 
-    fn done(&mut self) {
+    /// The last step is done.
+    pub fn done(mut self) {
+        self.end_with("done");
+    }
+
+    fn end_with(&mut self, how: &str) {
         if let Some(step) = self.0.take() {
-            step.done("done");
+            step.done(how);
         }
     }
 }
 
 impl Drop for Steps {
     fn drop(&mut self) {
-        self.done();
+        self.end_with("not done");
     }
 }

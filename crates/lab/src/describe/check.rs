@@ -147,13 +147,13 @@ fn check_host(host: &HostSpec) -> std::result::Result<(), String> {
                     host.name
                 ));
             }
-            let rates = [disk.read_mbs, disk.write_mbs];
+            let numbers = [disk.read_mbs, disk.write_mbs, disk.seek_percent];
             if !(64..=1 << 20).contains(&disk.size_mib)
-                || rates.iter().any(|r| !(1..=10_000).contains(r))
+                || numbers.iter().any(|n| !(1..=10_000).contains(n))
             {
                 return Err(format!(
-                    "a disk of host {}: size_mib is between 64 and 1048576, read_mbs and \
-                        write_mbs between 1 and 10000",
+                    "a disk of host {}: size_mib is between 64 and 1048576, read_mbs, write_mbs \
+                        and seek_percent between 1 and 10000",
                     host.name
                 ));
             }

@@ -211,6 +211,8 @@ pub struct DiskSpec {
     pub read_mbs: u32,
     /// Sequential write rate of a modelled disk, MB/s.
     pub write_mbs: u32,
+    /// What seeks and turns of a modelled disk take, per cent of a real disk's time.
+    pub seek_percent: u32,
     /// The host that has the modelled disk, when it is another than the node's: the disk is then
     /// mapped to the node's host over the network, as a block device.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -225,6 +227,7 @@ impl Default for DiskSpec {
             size_mib: 4096,
             read_mbs: 105,
             write_mbs: 95,
+            seek_percent: 100,
             on: None,
         }
     }

@@ -26,6 +26,7 @@ pub const DOMAINS: Experiment = Experiment {
     name: "domains",
     question: "three hosts of four nodes, replicas never twice in a host",
     paper: "the cloud paper's Section 4",
+    takes_properties: false,
     rates: false,
     options: || ExperimentOptions {
         rounds: 1,

@@ -24,6 +24,7 @@ pub const DURABILITY: Experiment = Experiment {
     question: "what is left of acknowledged data after kills, power cuts and bad disks",
     parts: &["ext4", "XFS"],
     rates: false,
+    takes_properties: false,
     options: || ExperimentOptions {
         rounds: 1,
         ..ExperimentOptions::default()

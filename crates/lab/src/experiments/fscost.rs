@@ -47,6 +47,7 @@ pub const FSCOST: Experiment = Experiment {
             CALL_BYTES >> 10,
         )
     },
+    takes_properties: false,
     measure: carry_out,
     shown: Shown {
         title: "What file system and page cache cost",

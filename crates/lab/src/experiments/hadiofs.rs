@@ -1,18 +1,20 @@
 //! Blocks as objects of ADIOS (HadioFS, figures 5.1 to 5.6): chunk sizes, replicas, several
 //! writers, closes that are late, reads, and an engine that drops its data as the bound.
 //!
-//! All nodes run beside each other on this machine's disk, and each arrangement has its turn in
-//! each round. The plug-in comes from `scripts/fetch-adios`.
+//! All nodes run beside each other on one modelled disk, and each arrangement has its turn in each
+//! round. The plug-in comes from `scripts/fetch-adios`.
 
 mod cluster;
 
 use hayloft_bench::fair::stock::Stock;
 
+use super::one_disk::WatchedDisk;
 use crate::runner::options::ExperimentOptions;
 use crate::runner::table::Shown;
 use crate::runner::{Experiment, Run};
 use cluster::Hadiofs;
-use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::error::Result;
+use hayloft_testkit::modelled::HostedFileSystem;
 
 /// The experiment.
 pub const HADIOFS: Experiment = Experiment {
@@ -25,8 +27,9 @@ pub const HADIOFS: Experiment = Experiment {
     },
     about: |options| {
         format!(
-            "{} MiB in blocks of {} MiB through the stock Java client, all nodes on this machine's \
-             disk. `Acknowledged`: MB/s until all closes returned. `On disk`: until all is written \
+            "{} MiB in blocks of {} MiB through the stock Java client, all nodes on one modelled \
+             hard disk (not a real one) of 105 MB/s reading and 95 writing: it and not the \
+             processors limit what goes to it. `Acknowledged`: MB/s until all closes returned. `On disk`: until all is written \
              back. ADIOS closes and syncs a chunk before it lets go of its tail. Reads begin with \
              an empty page cache. Processor seconds are those of the nodes, a GiB of the \
              client's. Figure 5.1 (a) is closes that are late, 5.1 (b) and 5.2 chunk sizes, 5.3 \
@@ -48,6 +51,8 @@ pub const HADIOFS: Experiment = Experiment {
     ..Experiment::OF_RATES
 };
 
+/// Most that is written in a round that warms up, bytes.
+const WARM_UP_BYTES: u64 = 256 << 20;
 /// Best for writing, in the thesis and by default.
 const CHUNK_MIB: u32 = 32;
 
@@ -86,7 +91,7 @@ impl HadiofsNode {
 }
 
 /// One way to write and read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HadiofsWay {
     node: HadiofsNode,
     replicas: usize,
@@ -145,14 +150,20 @@ impl HadiofsWay {
 }
 
 fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
-    let dir = tempfile::Builder::new()
-        .prefix("hadiofs-")
-        .tempdir_in(run.work)
-        .map_err(TestkitError::file("creating a directory in", run.work))?;
-    // One round more does not count: it warms JVMs.
-    let mut hadiofs = Hadiofs::start(dir.path(), run.options, run.options.rounds + 1)?;
+    // One round does not count, and the first that does is warmed up for.
+    let rounds = u64::try_from(run.options.rounds + 1).unwrap_or(u64::MAX);
+    let warm_up = run.stream_bytes().min(WARM_UP_BYTES);
+    let rounds_most = u64::try_from(crate::warm::ROUNDS_MOST).unwrap_or(u64::MAX);
+    let way = rounds * run.stream_bytes() + rounds_most * warm_up;
+    let replicas: usize = WAYS.iter().map(|way| way.replicas).sum();
+    // Nothing of what was removed need be free again.
+    let room = way * u64::try_from(replicas).unwrap_or(u64::MAX);
+    let disk = WatchedDisk::mount(run.work, HostedFileSystem::Ext4, room / 2)?;
+    let mut hadiofs = Hadiofs::start(disk.dir(), run.options, way)?;
     let peers = WAYS.map(|way| (way.row(), way.node.name()));
-    run.rounds(part, &peers, &mut |turn, at| hadiofs.round(turn, WAYS[at]))?;
+    run.rounds(part, &peers, &mut |turn, at| {
+        hadiofs.round(turn, &disk, WAYS[at])
+    })?;
     hadiofs.end();
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use hayloft_testkit::error::Result;
 
-use super::testbeds::{about, bring_up, measure, one_rack, slow_disks, storage_host};
+use super::testbeds::{about, bring_up, measure, one_rack, scaled, slow_disks, storage_host};
 use crate::describe::Description;
 use crate::runner::options::ExperimentOptions;
 use crate::runner::table::{Plot, Shown};
@@ -19,9 +19,10 @@ pub const LAYOUTS: Experiment = Experiment {
     about: |options| {
         let more = format!(
             "Storage nodes: {}; {LAYOUT_REPLICAS} replicas on {LAYOUT_HOSTS} hosts, each a \
-             client's and a node's. `random` is the stock policy: first replica in the client's \
-             own host, the others at random.",
-            options.kind
+             client's and a node's; 12 clients are two streams of each. `random` is the stock \
+             policy: first replica in the client's own host, the others at random. {}",
+            options.kind,
+            scaled(options, LAYOUT_HOSTS)
         );
         about(options, &more)
     },
@@ -62,8 +63,9 @@ pub const SCALING: Experiment = Experiment {
     about: |options| {
         let more = format!(
             "Storage nodes: {}; {SCALING_REPLICAS} replicas. Each server is a client, too, and \
-             reads its own file.",
-            options.kind
+             reads its own file. {}",
+            options.kind,
+            scaled(options, SERVERS[2])
         );
         about(options, &more)
     },
@@ -98,14 +100,15 @@ const LAYOUT_REPLICAS: u16 = 3;
 /// Two servers cannot hold three, and a server's share of the work shall not depend on how many
 /// there are.
 const SCALING_REPLICAS: u16 = 2;
-const CLIENTS: [usize; 3] = [1, 3, 6];
+const CLIENTS: [usize; 4] = [1, 3, 6, 12];
 const SERVERS: [usize; 3] = [2, 4, 8];
 
 /// Links slower than the disks: a copy in the client's own host is worth something, as in the
 /// paper.
 fn slow_links() -> ExperimentOptions {
     ExperimentOptions {
-        link_mbit: 100,
+        disk_mbs: (4, 4),
+        link_mbit: 25,
         ..slow_disks()
     }
 }
@@ -129,7 +132,7 @@ fn carry_out_layouts(run: &mut Run<'_>, part: &str) -> Result<()> {
     let counts = || {
         CLIENTS
             .into_iter()
-            .filter(move |clients| *clients <= largest)
+            .filter(move |clients| (*clients).min(LAYOUT_HOSTS) <= largest)
     };
     let first = counts().next().unwrap_or(1).to_string();
     let peers = ALL_LAYOUTS.map(|layout| (first.as_str(), layout));
@@ -139,7 +142,9 @@ fn carry_out_layouts(run: &mut Run<'_>, part: &str) -> Result<()> {
         let mut testbed = bring_up(turn, described)?;
         for clients in counts() {
             let mut workload = testbed.described().workload.clone();
-            (workload.clients, workload.mib) = (clients, turn.mib());
+            let hosts = clients.min(LAYOUT_HOSTS);
+            (workload.clients, workload.streams) = (hosts, clients / hosts);
+            workload.mib = turn.mib();
             testbed.set_workload(workload);
             measure(turn, &clients.to_string(), &testbed)?;
         }

@@ -98,26 +98,37 @@ impl WatchedDisk {
         self.disk.dir()
     }
 
+    /// What the disk says of `work`, beside what that gives.
+    ///
+    /// # Errors
+    /// Those of `work`, and when the disk does not tell.
+    pub fn watched<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, PeerFigures)> {
+        self.disk.reset_stats()?;
+        let done = work()?;
+        Ok((done, account(&self.disk.stats()?)))
+    }
+
     /// Watches `work`, which moves as many bytes, until all is on the disk.
     ///
     /// # Errors
     /// Those of `work`, and when disk or machine do not tell.
     pub fn timed(&self, bytes: u64, work: impl FnOnce() -> Result<()>) -> Result<PeerFigures> {
         machine::await_rest()?;
-        self.disk.reset_stats()?;
-        let busy = machine::busy_seconds()?;
-        let began = Instant::now();
-        work()?;
-        machine::settle(self.dir())?;
-        let seconds = began.elapsed().as_secs_f64();
-        let used = machine::busy_seconds()? - busy;
-        let figures = PeerFigures::of([
-            ("mbs", megabytes(bytes) / seconds),
-            ("seconds", seconds),
-            // The model of the disk included.
-            ("cpu", used / (seconds * processors())),
-        ]);
-        Ok(figures.and(account(&self.disk.stats()?)))
+        let (figures, account) = self.watched(|| {
+            let busy = machine::busy_seconds()?;
+            let began = Instant::now();
+            work()?;
+            machine::settle(self.dir())?;
+            let seconds = began.elapsed().as_secs_f64();
+            let used = machine::busy_seconds()? - busy;
+            Ok(PeerFigures::of([
+                ("mbs", megabytes(bytes) / seconds),
+                ("seconds", seconds),
+                // The model of the disk included.
+                ("cpu", used / (seconds * processors())),
+            ]))
+        })?;
+        Ok(figures.and(account))
     }
 }
 

@@ -15,7 +15,7 @@ mod wants;
 use hayloft_bench::fair::stock::Stock;
 use hayloft_testkit::error::Result;
 
-use super::testbeds::slow_disks;
+use super::testbeds::{scaled, slow_disks};
 use crate::runner::options::ExperimentOptions;
 use crate::runner::table::Shown;
 use crate::runner::{Experiment, Run};
@@ -27,8 +27,9 @@ pub const PFS: Experiment = Experiment {
     paper: "the HDFS/PVFS paper's Figures 3 to 11",
     parts: &["read-sizes", "layouts", "memory", "loss", "jobs"],
     options: || ExperimentOptions {
+        disk_mbs: (4, 4),
         // Slower than the disks: a copy in the client's own host is worth something.
-        link_mbit: 100,
+        link_mbit: 25,
         mib: 32,
         ..slow_disks()
     },
@@ -55,16 +56,19 @@ fn about(options: &ExperimentOptions) -> String {
          rate, the machine's own disk. Figures 5 and 7 to 10: a client on each server writes \
          {} MiB with {} copies, reads it, then the next client's; modelled disks (not real \
          ones) of {read} MB/s reading and {write} MB/s writing, links of {} Mbit/s, blocks of \
-         {} MiB. Figure 6: one client writes three copies to four servers on tmpfs, links no \
-         limit. Jobs: stock MapReduce on YARN, four hosts with {} containers each, {} files, \
-         two copies.",
+         {} MiB. {} Figure 6: one client writes three copies to four servers on tmpfs, links of \
+         {} Mbit/s: they limit, not memory and processors. Jobs: stock MapReduce on YARN, four \
+         hosts with {} containers each, {} files of {} MiB, two copies, a map task a file.",
         Stock::EXPLAINED,
         options.mib,
         layouts::COPIES,
         options.link_mbit,
         options.block_mib,
+        scaled(options, layouts::SERVERS[2]),
+        layouts::MEMORY_LINK_MBIT,
         jobs::CONTAINERS,
         jobs::FILES,
+        jobs::FILE_OF_MIB * options.mib,
     )
 }
 

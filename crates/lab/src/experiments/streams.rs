@@ -2,11 +2,11 @@
 //! 1, 2 and 4 writers, as many readers, and one reader of what was written beside others; first as
 //! files, then through nodes of either kind.
 
-use super::one_disk::streams::{StreamAccess, THESIS_BLOCK_MIB, with_source};
+use super::one_disk::streams::{StreamAccess, THESIS_BLOCK_MIB, UNSCHEDULED, with_source};
 use super::one_disk::{WatchedDisk, available, stream_round, warm_round};
 use crate::runner::options::ExperimentOptions;
-use crate::runner::table::Shown;
-use crate::runner::{Experiment, Run};
+use crate::runner::table::{Bar, Shown, WantedRatio, pick};
+use crate::runner::{Experiment, OURS, Run};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::modelled::HostedFileSystem;
 
@@ -27,7 +27,8 @@ pub const STREAMS: Experiment = Experiment {
              streams together, until all that was written is on the disk; caches are dropped \
              before reading. `of one`: of the single stream by the same way on the same file \
              system. The last reader reads alone what one of the writers wrote beside the others. \
-             {}",
+             {} `{UNSCHEDULED}`: told that the disk is flash, so requests go to it as they come \
+             and no stream has a turn; the quantum stays.",
             options.mib,
             StreamAccess::explained(options)
         )
@@ -36,6 +37,7 @@ pub const STREAMS: Experiment = Experiment {
     shown: Shown {
         title: "What streams leave of a disk",
         tables: include_str!("tables/streams.txt"),
+        wants,
         paper: "Figure 3.9, a real disk, stock HDFS: per cent of one stream that four leave.\n\n\
                 | | writers | readers | one reads what four wrote |\n|---|---|---|---|\n\
                 | ext4, Linux 2.6.31 | 92 | 58 | 92 |\n\
@@ -46,6 +48,31 @@ pub const STREAMS: Experiment = Experiment {
     ..Experiment::OF_RATES
 };
 
+/// Bar: several writers as a share of one.
+const BAR: f64 = 0.95;
+
+/// Turns keep a disk's rate for several writers, and give them no less than what no turns do.
+fn wants() -> Vec<WantedRatio> {
+    let mut wants = Vec::new();
+    for on in FILE_SYSTEMS.map(HostedFileSystem::name) {
+        let of = |streams: usize, peer| pick(on, &streams.to_string(), peer, "write", "mbs");
+        for streams in &COUNTS[1..] {
+            let mut want = |text: String, over, least| {
+                wants.push(WantedRatio {
+                    text,
+                    of: of(*streams, OURS),
+                    over,
+                    bar: Bar::Least(least),
+                });
+            };
+            want(format!("{on}: {streams} writers to one"), of(1, OURS), BAR);
+            let text = format!("{on}: {streams} writers, turns to none");
+            want(text, of(*streams, UNSCHEDULED), 1.0);
+        }
+    }
+    wants
+}
+
 /// Streams at once.
 const COUNTS: [usize; 3] = [1, 2, 4];
 /// Streams of most.
@@ -54,7 +81,8 @@ const COUNT_MAX: u64 = 4;
 const FILE_SYSTEMS: [HostedFileSystem; 2] = [HostedFileSystem::Ext4, HostedFileSystem::Xfs];
 
 fn carry_out(run: &mut Run<'_>, _part: &str) -> Result<()> {
-    let ways = StreamAccess::all();
+    let mut ways = StreamAccess::all();
+    ways.push(StreamAccess::Unscheduled);
     let first = COUNTS[0].to_string();
     for file_system in available(run, FILE_SYSTEMS)? {
         let peers: Vec<_> = ways

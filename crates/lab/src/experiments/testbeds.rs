@@ -1,7 +1,9 @@
 //! Testbeds of experiments: hosts with modelled disks that are slower than the links, so that disks
 //! are the limit, and a workload measured on a fresh one.
 
-use hayloft_bench::fair::stock::{Medium, Stock};
+use std::collections::BTreeMap;
+
+use hayloft_bench::fair::stock::{BLOCK_MIB, Medium, Stock};
 use hayloft_testkit::error::Result;
 
 use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, Rack, WorkloadSpec};
@@ -36,6 +38,43 @@ pub(super) fn about(options: &ExperimentOptions, more: &str) -> String {
     )
 }
 
+/// Rate of the disk that slower ones are scaled from, MB/s reading.
+const REAL_MBS: u32 = 105;
+/// Ours serves so much of a file at a time on a rotating disk, MiB.
+const REAL_QUANTUM_MIB: u32 = 32;
+/// What this machine's processors do for a MB of a modelled disk at most, milliseconds: 2.1 for the
+/// model and its file system, 4.6 for a stock node and its client.
+const MB_MS: f64 = 6.7;
+
+/// Time of seeks and turns, per cent of a real disk's: a block costs as large a share of seeks as
+/// one of Hadoop's default size there.
+fn seek_percent(options: &ExperimentOptions) -> u32 {
+    let slower = REAL_MBS * 100 * options.block_mib;
+    (slower / (options.disk_mbs.0.max(1) * BLOCK_MIB)).clamp(1, 10_000)
+}
+
+/// Quantum of our nodes on such disks, MiB: as many to a block as on a real one.
+fn quantum_mib(options: &ExperimentOptions) -> u32 {
+    (REAL_QUANTUM_MIB * options.block_mib / BLOCK_MIB).max(1)
+}
+
+/// How disks are scaled, and why these are the limit, for a page.
+pub(super) fn scaled(options: &ExperimentOptions, disks: usize) -> String {
+    let (read, write) = options.disk_mbs;
+    let all = f64::from(read.max(write)) * f64::from(u32::try_from(disks).unwrap_or(u32::MAX));
+    format!(
+        "Scaled: disks of {read} MB/s stand for ones of {REAL_MBS}, blocks of {} MiB for ones of \
+         {BLOCK_MIB}. Seeks and turns take {} % of a real disk's time, and the quantum of Hayloft \
+         is {} MiB, so a block has the same share of seeks. A MB costs at most {MB_MS} ms of a \
+         processor, model of the disk included: {all:.0} MB/s of {disks} disks take {:.0} % of \
+         two processors.",
+        options.block_mib,
+        seek_percent(options),
+        quantum_mib(options),
+        all * MB_MS / 2000.0 * 100.0,
+    )
+}
+
 /// A host with a node on a modelled disk.
 pub(super) fn storage_host(at: usize, client: bool, options: &ExperimentOptions) -> HostSpec {
     let disk = DiskSpec {
@@ -43,14 +82,21 @@ pub(super) fn storage_host(at: usize, client: bool, options: &ExperimentOptions)
         size_mib: 4096,
         read_mbs: options.disk_mbs.0,
         write_mbs: options.disk_mbs.1,
+        seek_percent: seek_percent(options),
         ..DiskSpec::default()
     };
+    // Ours alone reads it, also where a stock node is exchanged for it.
+    let quantum = (
+        "hayloft.io.quantum".into(),
+        format!("{}m", quantum_mib(options)),
+    );
     HostSpec {
         name: format!("s{at}"),
         client,
         nodes: vec![DataNodeSpec {
             kind: options.kind.clone(),
             disks: vec![disk],
+            conf: BTreeMap::from([quantum]),
             ..DataNodeSpec::default()
         }],
         ..HostSpec::default()
@@ -158,6 +204,23 @@ pub(super) mod tests {
     pub(in super::super) fn is_right(described: &Description) {
         let again = Description::parse(&described.to_toml()).expect("it is right");
         assert_eq!(again, *described);
+    }
+
+    #[test]
+    fn a_block_costs_the_same_share_of_seeks_on_every_disk() {
+        for disk_mbs in [(2, 2), (4, 4), (16, 15), (105, 95)] {
+            let options = ExperimentOptions {
+                disk_mbs,
+                ..slow_disks()
+            };
+            let host = storage_host(0, false, &options);
+            let disk = &host.nodes[0].disks[0];
+            let block_s = f64::from(options.block_mib) / f64::from(disk.read_mbs);
+            let real_s = f64::from(BLOCK_MIB) / f64::from(REAL_MBS);
+            let share = f64::from(disk.seek_percent) / 100.0 * real_s / block_s;
+            assert!((share - 1.0).abs() < 0.1, "{disk_mbs:?}: {share}");
+            assert_eq!(host.nodes[0].conf["hayloft.io.quantum"], "4m");
+        }
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub const VIRTUAL_DISKS: Experiment = Experiment {
             options.mib
         )
     },
+    takes_properties: false,
     measure: carry_out,
     shown: Shown {
         title: "What sparse and allocated files cost under a virtual disk",

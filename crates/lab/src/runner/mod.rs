@@ -38,6 +38,8 @@ pub struct Experiment {
     pub parts: &'static [&'static str],
     /// Whether rounds give rates: then the first one does not count.
     pub rates: bool,
+    /// Whether Hadoop properties that the operator gives have a use.
+    pub takes_properties: bool,
     /// The choices unless the operator makes others.
     pub options: fn() -> ExperimentOptions,
     /// What is set up, for its page.
@@ -73,6 +75,7 @@ impl Experiment {
         paper: "",
         parts: &[],
         rates: true,
+        takes_properties: true,
         options: ExperimentOptions::default,
         about: |_| String::new(),
         measure: |_, _| Ok(()),
@@ -102,7 +105,7 @@ impl Experiment {
         (work, out): (&Path, &Path),
         tell: &mut dyn FnMut(&str),
     ) -> Result<(String, Record)> {
-        let parts = chosen(self, parts)?;
+        let parts = self.chosen(parts)?;
         for dir in [work, out] {
             std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
         }
@@ -130,26 +133,29 @@ impl Experiment {
         let page = run.save()?;
         Ok((page, run.record))
     }
-}
 
-/// Those of an experiment's parts that are wanted, in its order; all if none is named.
-fn chosen(experiment: &Experiment, wanted: &[String]) -> Result<Vec<&'static str>> {
-    let parts = experiment.parts;
-    if let Some(part) = wanted.iter().find(|one| !parts.contains(&one.as_str())) {
-        let of = experiment.name;
-        let choose = match parts {
-            [] => "it has none".to_owned(),
-            parts => format!("choose of {}", parts.join(", ")),
-        };
-        return Err(TestkitError::Expectation(format!(
-            "there is no part {part} of {of}: {choose}"
-        )));
+    /// Those of its parts that are wanted, in its order; all if none is named.
+    ///
+    /// # Errors
+    /// When there is no such part.
+    pub fn chosen(&self, wanted: &[String]) -> Result<Vec<&'static str>> {
+        if let Some(part) = wanted
+            .iter()
+            .find(|one| !self.parts.contains(&one.as_str()))
+        {
+            let choose = match self.parts {
+                [] => "it has none".to_owned(),
+                parts => format!("choose of {}", parts.join(", ")),
+            };
+            let text = format!("there is no part {part} of {}: {choose}", self.name);
+            return Err(TestkitError::Expectation(text));
+        }
+        if self.parts.is_empty() {
+            return Ok(vec![""]);
+        }
+        let is_wanted = |part: &&str| wanted.is_empty() || wanted.iter().any(|one| one == part);
+        Ok(self.parts.iter().copied().filter(is_wanted).collect())
     }
-    if parts.is_empty() {
-        return Ok(vec![""]);
-    }
-    let is_wanted = |part: &&str| wanted.is_empty() || wanted.iter().any(|one| one == part);
-    Ok(parts.iter().copied().filter(is_wanted).collect())
 }
 
 /// The order of so many peers in a round: who was first in one is last in the next.
@@ -274,6 +280,7 @@ mod tests {
         paper: "",
         parts: &["one", "two"],
         rates: true,
+        takes_properties: true,
         options: ExperimentOptions::default,
         about: |_| "Two peers.".into(),
         measure: |run, part| {
@@ -341,7 +348,7 @@ mod tests {
     fn parts_keep_their_order_and_no_other_is_taken() {
         let of = |wanted: &[&str]| {
             let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-            chosen(&RATES, &wanted)
+            RATES.chosen(&wanted)
         };
         assert_eq!(of(&[]).unwrap(), ["one", "two"]);
         assert_eq!(of(&["two", "one"]).unwrap(), ["one", "two"]);

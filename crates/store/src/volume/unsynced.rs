@@ -200,13 +200,15 @@ impl CommitRounds {
             let touched = entry.clone();
             let more = len(&dirty).saturating_sub(before);
             state.dirty = state.dirty.saturating_add(more);
-            // Many files come to the limit before one of them has a quantum.
-            let share = self.limit(&state) / 4 / state.replicas.len().max(1) as u64;
-            let quantum = volume
-                .engine
-                .disk()
-                .quantum()
-                .min(share.max(WRITE_BACK_MIN));
+            let quantum = match len(&dirty) < WRITE_BACK_MIN {
+                true => u64::MAX,
+                false => {
+                    let all = state.replicas.values();
+                    let gathering = all.filter(|touched| !touched.dirty.is_empty()).count();
+                    let quantum = volume.engine.disk().quantum();
+                    write_back_from(self.limit(&state), quantum, gathering)
+                }
+            };
             if len(&dirty) >= quantum {
                 if let Some(entry) = state.replicas.get_mut(&key) {
                     entry.dirty = 0..0;
@@ -326,6 +328,14 @@ impl Drop for WritingBack<'_> {
     }
 }
 
+/// Dirty bytes of a file from which on it is written back, while so many files gather some: the
+/// disk's quantum where there is room for it. Half of what may be dirty is gathered, the other half
+/// is on its way to the disk; many files come to that before one of them has a quantum.
+fn write_back_from(limit: u64, quantum: u64, gathering: usize) -> u64 {
+    let share = limit / 2 / gathering.max(1) as u64;
+    quantum.min(share.max(WRITE_BACK_MIN))
+}
+
 fn len(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }
@@ -389,3 +399,23 @@ impl Touched {
 
 /// Clients' syncs and new names go first where a disk is short of threads.
 pub const CLASS: IoClass = IoClass::Replication;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_writers_have_the_disks_whole_quantum_and_many_keep_the_limit() {
+        let quantum = 32 << 20;
+        let limit = 80_000_000 * DIRTY_SECONDS;
+        for writers in 1..=4 {
+            assert_eq!(write_back_from(limit, quantum, writers), quantum);
+        }
+        for writers in [8, 32, 100] {
+            let from = write_back_from(limit, quantum, writers);
+            assert!(2 * from * writers as u64 <= limit, "{writers}: {from}");
+            assert!(from < quantum);
+        }
+        assert_eq!(write_back_from(limit, quantum, 100_000), WRITE_BACK_MIN);
+    }
+}

@@ -68,6 +68,28 @@ impl Default for Params {
 }
 
 impl Params {
+    /// A disk like the default one with other sequential rates, MB/s. Seeks, turns and patience take
+    /// `percent` of its time, and the buffer keeps its proportion to what passes in a seek.
+    #[must_use]
+    pub fn slowed((read_mbs, write_mbs): (u32, u32), percent: u32) -> Self {
+        let real = Self::default();
+        let bytes_s = |mbs: u32| u64::from(mbs) * 1_000_000;
+        let read = bytes_s(read_mbs);
+        let time = |of_real: u64| of_real * u64::from(percent) / 100;
+        let rate = |of_real: u64| of_real * u64::from(read_mbs) / (real.read_bytes_s / 1_000_000);
+        Self {
+            read_bytes_s: read,
+            write_bytes_s: bytes_s(write_mbs),
+            seek_average_us: time(real.seek_average_us),
+            seek_shortest_us: time(real.seek_shortest_us),
+            rpm: real.rpm * 100 / u64::from(percent.max(1)),
+            buffer_bytes: time(rate(real.buffer_bytes)),
+            interface_bytes_s: rate(real.interface_bytes_s),
+            patience_us: time(real.patience_us),
+            ..real
+        }
+    }
+
     /// Whether every number makes sense.
     ///
     /// # Errors

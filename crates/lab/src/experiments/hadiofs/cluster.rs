@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::super::one_disk::{cold, megabytes};
-use super::{HadiofsNode, HadiofsWay, NULL, WAYS};
+use super::super::one_disk::{WatchedDisk, cold, megabytes};
+use super::{HadiofsNode, HadiofsWay, NULL, WARM_UP_BYTES, WAYS};
 use crate::runner::PeerTurn;
 use crate::runner::options::ExperimentOptions;
-use crate::runner::record::PeerFigures;
+use crate::runner::record::{PeerFigures, WARM};
 use hayloft_bench::fair::counters::{processors, waited_s};
 use hayloft_bench::fair::stock::{Medium, client_flags, ours};
 use hayloft_testkit::error::{Result, TestkitError};
@@ -65,6 +65,8 @@ pub(super) struct Hadiofs {
     dir: PathBuf,
     bytes: u64,
     block_bytes: u64,
+    /// Ways by their position that have been warmed, with whether they are warm (1, else 0).
+    warm: Vec<(usize, f64)>,
 }
 
 /// Each kind of node as often as a way needs it.
@@ -78,11 +80,10 @@ fn nodes() -> Vec<HadiofsNode> {
 }
 
 impl Hadiofs {
-    /// Room for so many rounds of each way.
-    pub fn start(dir: &Path, options: &ExperimentOptions, rounds: usize) -> Result<Self> {
+    /// Room for so many bytes of each way.
+    pub fn start(dir: &Path, options: &ExperimentOptions, way_bytes: u64) -> Result<Self> {
         let [bytes, block_bytes] = [options.mib, options.block_mib].map(|mib| u64::from(mib) << 20);
         let plugin = Plugin::find()?;
-        let rounds = u64::try_from(rounds).unwrap_or(u64::MAX);
         let mut builder = Cluster::builder("hadiofs")
             .names_in_memory()
             .conf("dfs.blocksize", block_bytes)
@@ -90,6 +91,9 @@ impl Hadiofs {
             .conf("dfs.datanode.du.reserved.pct", 0)
             .conf("dfs.namenode.redundancy.considerLoad", false)
             .conf("dfs.client.socket-timeout", 120_000);
+        for (key, value) in &options.conf {
+            builder = builder.conf(key, value);
+        }
         let nodes = nodes();
         for (at, node) in nodes.iter().enumerate() {
             let volume = VolumeSpec::at(dir.join(format!("node-{at}")));
@@ -103,14 +107,14 @@ impl Hadiofs {
                     chunk_mib,
                     late_close,
                 } => {
-                    // Each way that uses it, in each round: the room of removed files comes late.
+                    // Each way that uses it: the room of removed files comes late.
                     let ways = WAYS.iter().filter(|way| way.node == *node).count();
-                    let times = rounds * u64::try_from(ways).unwrap_or(u64::MAX);
-                    plugin.engine(chunk_mib, late_close, times * bytes)
+                    let all = way_bytes * u64::try_from(ways).unwrap_or(u64::MAX);
+                    plugin.engine(chunk_mib, late_close, all)
                 }
             };
             let mut spec = NodeSpec::new(Kind::Hayloft).volumes(vec![volume]);
-            spec.conf = ours(Medium::Own, false).with("hayloft.io.engine", engine);
+            spec.conf = ours(Medium::Rotating, false).with("hayloft.io.engine", engine);
             builder = builder.node(spec);
         }
         let cluster = builder.start()?;
@@ -121,6 +125,7 @@ impl Hadiofs {
             dir: dir.to_owned(),
             bytes,
             block_bytes,
+            warm: Vec::new(),
         })
     }
 
@@ -147,7 +152,7 @@ impl Hadiofs {
     /// What an operation took, beside what it was until then.
     fn taken(
         &mut self,
-        nodes: &[usize],
+        (nodes, bytes): (&[usize], u64),
         then: (f64, f64, f64),
         began: Instant,
     ) -> Result<PeerFigures> {
@@ -155,7 +160,7 @@ impl Hadiofs {
         let seconds = began.elapsed().as_secs_f64();
         Ok(PeerFigures::of([
             ("seconds", seconds),
-            ("s_gib", self.gib(now.0 - then.0)),
+            ("s_gib", (now.0 - then.0) / gib(bytes)),
             ("peer", (now.0 - then.0) / seconds),
             ("waited", (now.1 - then.1) / seconds),
             ("cpu", (now.2 - then.2) / seconds / processors()),
@@ -172,44 +177,55 @@ impl Hadiofs {
         nodes.iter().map(count).collect()
     }
 
-    fn call(&self, operation: &str, arguments: Value) -> Result<Value> {
+    fn call(&self, operation: &str, arguments: Value, bytes: u64) -> Result<Value> {
         let pending = self.client.begin(operation, arguments)?;
         let answer = pending.wait_at_most(PHASE_LIMIT)?;
-        if answer["equal"].as_bool() == Some(false) || answer["bytes"].as_u64() != Some(self.bytes)
-        {
+        if answer["equal"].as_bool() == Some(false) || answer["bytes"].as_u64() != Some(bytes) {
             let text = format!("{operation} moved something else than what was written");
             return Err(TestkitError::Expectation(text));
         }
         Ok(answer)
     }
 
-    /// One turn of a way: its file is written, read and removed.
-    pub fn round(&mut self, turn: &mut PeerTurn<'_>, way: HadiofsWay) -> Result<()> {
+    /// One turn of a way: its file is written, read and removed, once that is warm.
+    pub fn round(
+        &mut self,
+        turn: &mut PeerTurn<'_>,
+        disk: &WatchedDisk,
+        way: HadiofsWay,
+    ) -> Result<()> {
+        let at = WAYS.iter().position(|one| *one == way);
+        let mut warm = self.warm.iter().find(|(warmed, _)| Some(*warmed) == at);
+        let warmed;
+        if warm.is_none() && turn.counts {
+            let gives = turn.warm_up(|_| {
+                let few = self.bytes.min(WARM_UP_BYTES);
+                let done = self.once(disk, way, few)?;
+                let seconds = |figures: &PeerFigures| figures.get("s_gib").unwrap_or(0.0);
+                Ok(done.iter().map(|(_, figures)| seconds(figures)).sum())
+            })?;
+            warmed = (at.unwrap_or(0), gives);
+            self.warm.push(warmed);
+            warm = Some(&warmed);
+        }
+        let warm = warm.map_or(0.0, |(_, warm)| *warm);
+        for (what, figures) in self.once(disk, way, self.bytes)? {
+            turn.give(what, figures.with(WARM, warm));
+        }
+        Ok(())
+    }
+
+    /// A file of so many bytes is written, read and removed.
+    fn once(
+        &mut self,
+        disk: &WatchedDisk,
+        way: HadiofsWay,
+        bytes: u64,
+    ) -> Result<Vec<(&'static str, PeerFigures)>> {
         let nodes = self.of(way);
-        let favored: Vec<String> = nodes
-            .iter()
-            .map(|at| self.cluster.node(*at).xfer())
-            .collect();
-        let streams = u64::from(way.writers);
-        let write = json!({
-            "path": PATH, "streams": streams, "bytes": self.bytes / streams,
-            "replication": way.replicas, "blockSize": self.block_bytes,
-            "favored": favored,
-        });
-        machine::settle(&self.dir)?;
-        let (used, began) = (self.used(&nodes)?, Instant::now());
-        let answer = self.call("writeStreams", write)?;
-        machine::settle(&self.dir)?;
-        let on_disk = megabytes(self.bytes) / began.elapsed().as_secs_f64();
-        let taken = self.taken(&nodes, used, began)?;
-        turn.give(
-            "write",
-            taken
-                .with("mbs", rate(&answer)?)
-                .with("on_disk_mbs", on_disk),
-        );
-        let each = (self.bytes / streams).div_ceil(self.block_bytes);
-        let wanted = usize::try_from(each * streams).unwrap_or(0);
+        let mut done = vec![("write", self.write(disk, (way, &nodes), bytes)?)];
+        let each = (bytes / u64::from(way.writers)).div_ceil(self.block_bytes);
+        let wanted = usize::try_from(each * u64::from(way.writers)).unwrap_or(0);
         let there = self.blocks(&nodes);
         if there.iter().any(|blocks| *blocks != wanted) {
             let name = way.node.name();
@@ -219,9 +235,10 @@ impl Hadiofs {
         if way.node != NULL {
             cold()?;
             let (used, began) = (self.used(&nodes)?, Instant::now());
-            let answer = self.call("readStreams", json!({"path": PATH, "streams": streams}))?;
-            let taken = self.taken(&nodes, used, began)?;
-            turn.give("read", taken.with("mbs", rate(&answer)?));
+            let read = json!({"path": PATH, "streams": way.writers});
+            let (answer, account) = disk.watched(|| self.call("readStreams", read, bytes))?;
+            let taken = self.taken((&nodes, bytes), used, began)?;
+            done.push(("read", taken.and(account).with("mbs", rate(&answer)?)));
         }
         self.client.fs(&["-rm", "-r", "-skipTrash", PATH])?;
         wait::until("the removal of all blocks", REMOVED_LIMIT, || {
@@ -229,7 +246,37 @@ impl Hadiofs {
                 0 => Seen::Done(()),
                 some => Seen::NotYet(format!("{some} blocks")),
             })
-        })
+        })?;
+        Ok(done)
+    }
+
+    /// What writing gives until closes have returned, and until all is on the disk.
+    fn write(
+        &mut self,
+        disk: &WatchedDisk,
+        (way, nodes): (HadiofsWay, &[usize]),
+        bytes: u64,
+    ) -> Result<PeerFigures> {
+        let favored: Vec<String> = nodes
+            .iter()
+            .map(|at| self.cluster.node(*at).xfer())
+            .collect();
+        let write = json!({
+            "path": PATH, "streams": way.writers, "bytes": bytes / u64::from(way.writers),
+            "replication": way.replicas, "blockSize": self.block_bytes, "favored": favored,
+        });
+        machine::settle(&self.dir)?;
+        let (used, began) = (self.used(nodes)?, Instant::now());
+        let (answer, account) = disk.watched(|| {
+            let answer = self.call("writeStreams", write, bytes)?;
+            machine::settle(&self.dir)?;
+            Ok(answer)
+        })?;
+        let on_disk = megabytes(bytes) / began.elapsed().as_secs_f64();
+        let taken = self.taken((nodes, bytes), used, began)?.and(account);
+        Ok(taken
+            .with("mbs", rate(&answer)?)
+            .with("on_disk_mbs", on_disk))
     }
 
     /// Ends it and leaves nothing of it.
@@ -240,11 +287,11 @@ impl Hadiofs {
         drop(client);
         cluster.succeed();
     }
+}
 
-    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-    fn gib(&self, seconds: f64) -> f64 {
-        seconds * f64::from(1 << 30) / self.bytes as f64
-    }
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
 }
 
 /// MB/s by the client's clock.

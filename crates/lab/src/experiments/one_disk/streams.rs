@@ -32,6 +32,8 @@ pub(in crate::experiments) enum StreamAccess {
     Stock(Stock),
     /// Through ours.
     Hayloft,
+    /// Through ours without its scheduler of rotating disks: requests go to the disk as they come.
+    Unscheduled,
 }
 
 impl StreamAccess {
@@ -55,6 +57,7 @@ impl StreamAccess {
             Self::Files => FILES,
             Self::Stock(stock) => stock.name(),
             Self::Hayloft => OURS,
+            Self::Unscheduled => UNSCHEDULED,
         }
     }
 
@@ -75,10 +78,18 @@ impl StreamAccess {
         }
         let mut spec = NodeSpec::new(Kind::Hayloft).volumes(vec![volume]);
         spec.conf = ours(Medium::Rotating, false);
+        if self == Self::Unscheduled {
+            // A flash disk has no turns. What is handed in at once stays as on a rotating one.
+            spec.conf
+                .set("hayloft.io.media", "flash")
+                .set("hayloft.io.quantum", "32m");
+        }
         spec
     }
 }
 
+/// Name of our node without turns.
+pub(in crate::experiments) const UNSCHEDULED: &str = "Hayloft, unscheduled";
 /// Name of streams without HDFS.
 pub(in crate::experiments) const FILES: &str = "file system";
 /// Block size: the thesis', MiB.

@@ -1,12 +1,12 @@
 //! Figures 3 and 11: jobs on YARN over `pfs://` and HDFS, and what each module of the shim brings
 //! to a grep.
 
-use hayloft_bench::fair::stock::{BLOCK_MIB, Medium};
+use hayloft_bench::fair::stock::Medium;
 use serde_json::{Value, json};
 
 use super::layouts;
 use super::moosefs::{self, MooseFs};
-use super::session::{Hosts, Session};
+use super::session::{Hosts, Session, Way};
 use crate::experiments::testbeds::peers_on;
 use crate::runner::record::PeerFigures;
 use crate::runner::{PeerTurn, Run};
@@ -24,8 +24,10 @@ pub(super) const PART: &str = "jobs";
 const SERVERS: usize = 4;
 /// Copies of every file.
 const COPIES: usize = 2;
-/// Map tasks that write, each a file of `--mib`.
+/// Map tasks that write, each a file.
 pub(super) const FILES: u32 = 8;
+/// A file is so many times `--mib` long: its disk time is above the start of a container.
+pub(super) const FILE_OF_MIB: u32 = 3;
 /// Containers of a host.
 pub(super) const CONTAINERS: u32 = 3;
 /// Variables by which a container knows its own host's mounts.
@@ -175,6 +177,7 @@ pub(super) fn carry_out(run: &mut Run<'_>) -> Result<()> {
     (run.tell)("starting YARN");
     let yarn = start_yarn(&hosts.testbed, &hosts.moose)?;
     let ways = JobWay::all();
+    let block_bytes = u64::from(run.options.block_mib) << 20;
     let peers: Vec<_> = ways.iter().map(|way| ("", way.name())).collect();
     run.rounds(PART, &peers, &mut |turn, at| {
         let way = ways[at];
@@ -182,12 +185,18 @@ pub(super) fn carry_out(run: &mut Run<'_>) -> Result<()> {
             JobWay::Hdfs(_, kind) => Some(kind),
             JobWay::Pfs(_) => None,
         };
-        let warm = hosts.be(kind, turn)?;
+        hosts.be(kind, turn)?;
+        // Each container is a new JVM: nodes are what can be warm.
+        let warm = match kind {
+            Some(_) => hosts.warm(Way::Hdfs(way.name(), COPIES), turn)?,
+            None => 1.0,
+        };
         let on = On {
             hosts: &hosts,
             yarn: &yarn,
             client: &hosts.clients[0].1,
-            mib: turn.mib(),
+            mib: turn.mib() * FILE_OF_MIB,
+            block_bytes,
         };
         on.turn(way, turn, warm)
     })
@@ -198,7 +207,9 @@ struct On<'a> {
     hosts: &'a Hosts,
     yarn: &'a Yarn,
     client: &'a Driver,
+    /// MiB of a file.
     mib: u32,
+    block_bytes: u64,
 }
 
 /// A NodeManager on every host that knows the host's own mounts.
@@ -307,7 +318,9 @@ impl On<'_> {
             "mapreduce.randomwriter.bytespermap": each,
             "mapreduce.randomwriter.totalbytes": each * u64::from(FILES),
             "dfs.replication": COPIES,
-            "dfs.blocksize": u64::from(BLOCK_MIB) << 20,
+            "dfs.blocksize": self.block_bytes,
+            // A map task reads a whole file, also where the other way's blocks are larger.
+            "mapreduce.input.fileinputformat.split.minsize": 1_u64 << 40,
         });
         for part in [own, more.clone()] {
             if let (Some(into), Value::Object(part)) = (request["conf"].as_object_mut(), part) {

@@ -76,7 +76,8 @@ pub(super) fn carry_out(run: &mut Run<'_>, (figure, link_mbit): (&'static str, u
     let peers: Vec<_> = ways.iter().map(|(way, _)| ("2", way.name())).collect();
     run.rounds(figure, &peers, &mut |turn, at| {
         let (way, kind) = ways[at];
-        let warm = hosts.be(kind, turn)?;
+        hosts.be(kind, turn)?;
+        let warm = hosts.warm(way, turn)?;
         let mut session = Session::begin(&hosts)?;
         // A kind of nodes reads what it wrote itself.
         let wrote = usize::from(kind.is_some());

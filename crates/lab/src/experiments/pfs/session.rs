@@ -15,8 +15,8 @@ use hayloft_testkit::driver::{Driver, PendingCall};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop_conf::Conf;
 
-/// What a client writes and reads to warm nodes, MiB.
-const WARM_UP_MIB: u64 = 64;
+/// Most that a client writes and reads in a round that warms up, MiB.
+const WARM_UP_MIB: u32 = 32;
 
 /// Over what a client writes and reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,8 @@ pub(super) struct Hosts {
     pub moose: MooseFs,
     pub testbed: Testbed,
     kind: String,
+    /// Ways for which nodes and clients have been warmed, with whether they are warm (1, else 0).
+    warmed: Vec<(Way, f64)>,
     pub block_bytes: u64,
 }
 
@@ -111,26 +113,40 @@ impl Hosts {
             moose,
             testbed,
             kind,
+            warmed: Vec::new(),
             block_bytes,
         })
     }
 
-    /// Has nodes of this kind, on what others left on the disks; 1 when they are warm, else 0.
-    /// Without a kind, or with the kind that there is, nothing changes.
+    /// Has nodes of this kind, if one is named, on what others left on the disks.
     ///
     /// # Errors
-    /// When they do not come up or a client fails.
-    pub(super) fn be(&mut self, kind: Option<&str>, turn: &mut PeerTurn<'_>) -> Result<f64> {
+    /// When they do not come up.
+    pub(super) fn be(&mut self, kind: Option<&str>, turn: &mut PeerTurn<'_>) -> Result<()> {
         let Some(kind) = kind.filter(|kind| *kind != self.kind) else {
-            return Ok(1.0);
+            return Ok(());
         };
         turn.tell(&format!("nodes of the kind {kind}"));
         self.testbed.exchange_nodes(kind)?;
         kind.clone_into(&mut self.kind);
+        self.warmed.retain(|(way, _)| !matches!(way, Way::Hdfs(..)));
+        Ok(())
+    }
+
+    /// Warms clients and nodes for a way, unless they have been since these nodes came up; 1 when
+    /// they are warm, else 0.
+    ///
+    /// # Errors
+    /// When a client fails.
+    pub(super) fn warm(&mut self, way: Way, turn: &mut PeerTurn<'_>) -> Result<f64> {
+        let warmed = self.warmed.iter().find(|(warmed, _)| *warmed == way);
+        if let Some((_, warm)) = warmed {
+            return Ok(*warm);
+        }
         let mut session = Session::begin(self)?;
-        let way = Way::Hdfs("warm-up", 1);
-        turn.warm_up(|_| {
-            let more = || json!({"bytes": WARM_UP_MIB << 20});
+        let bytes = u64::from(turn.mib().min(WARM_UP_MIB)) << 20;
+        let warm = turn.warm_up(|_| {
+            let more = || json!({ "bytes": bytes });
             let of = |at: usize| (format!("warm-up/c{at}"), more());
             session.all((way, "write"), "writeStreams", of)?;
             session.all((way, "read"), "readStreams", of)?;
@@ -142,7 +158,11 @@ impl Hosts {
                 .take(2)
                 .map(WorkloadPhase::cpu_s)
                 .sum())
-        })
+        })?;
+        if turn.counts {
+            self.warmed.push((way, warm));
+        }
+        Ok(warm)
     }
 }
 

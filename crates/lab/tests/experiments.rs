@@ -1,0 +1,62 @@
+//! `hayloft-lab experiment all --quick`, a case an experiment: each runs whole with little data, and
+//! leaves a page with raw data that names what was measured.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use hayloft_lab::experiments::EXPERIMENTS;
+use hayloft_lab::runner::record::Record;
+use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::{lab_binary, repository_root};
+use hayloft_testkit::suite::{expect, passed};
+use hayloft_testkit::{Outcome, Suite, TestkitError};
+
+/// Exit code of an experiment that cannot begin: something is missing on this machine.
+const LACKING: i32 = 2;
+
+fn main() -> ExitCode {
+    Suite::run("experiments", |suite| {
+        for experiment in EXPERIMENTS {
+            suite.case(experiment.name, move || quick(experiment.name));
+        }
+        Ok(())
+    })
+}
+
+fn quick(name: &str) -> Result<Outcome> {
+    let target = repository_root().join("target");
+    let dir = tempfile::tempdir_in(&target)
+        .map_err(TestkitError::file("making a directory in", &target))?;
+    let (work, out) = (dir.path().join("work"), dir.path().join("out"));
+    let program = lab_binary()?;
+    let mut command = Command::new(&program);
+    command.args(["experiment", name, "--quick", "--state"]);
+    command.arg(&work).arg("--out").arg(&out);
+    let ran = command.output();
+    let ran = ran.map_err(TestkitError::file("starting", &program))?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    if ran.status.code() == Some(LACKING) {
+        let last = said.lines().last().unwrap_or_default();
+        return Ok(Outcome::Skipped(last.to_owned()));
+    }
+    expect(ran.status.success(), || format!("{}: {said}", ran.status))?;
+    measured(&out)?;
+    passed()
+}
+
+/// Every peer of a table gave figures.
+fn measured(out: &Path) -> Result<()> {
+    let path = out.join("record.json");
+    let text = std::fs::read(&path).map_err(TestkitError::file("reading", &path))?;
+    let record: Record =
+        serde_json::from_slice(&text).map_err(|error| TestkitError::Talk(error.to_string()))?;
+    let empty = record
+        .samples
+        .iter()
+        .find(|s| s.figures == Default::default());
+    expect(empty.is_none(), || format!("no figures: {empty:?}"))?;
+    expect(!record.samples.is_empty(), || "nothing was measured".into())?;
+    let page = std::fs::read_to_string(out.join("README.md"))
+        .map_err(TestkitError::file("reading", out))?;
+    expect(page.contains("| "), || format!("no table: {page}"))
+}
