@@ -1,5 +1,6 @@
 //! What is told: for people, and as JSON that stays as it is.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -31,7 +32,7 @@ impl Report {
     pub fn new(checks: &[&'static Check], said: Findings) -> Self {
         let mut findings = said.found;
         // The order of the checks stays within a severity.
-        findings.sort_by(|one, other| other.severity.cmp(&one.severity));
+        findings.sort_by_key(|finding| Reverse(finding.severity));
         Self {
             version: VERSION,
             worst: findings.iter().map(|finding| finding.severity).max(),

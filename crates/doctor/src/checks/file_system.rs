@@ -68,6 +68,52 @@ pub fn kind(facts: &Facts, out: &mut Findings) {
     }
 }
 
+/// Options, how bad they are, what they do, and what is to be mounted instead.
+const OPTIONS: [(&str, Severity, &str, &str); 7] = [
+    (
+        "ro",
+        Severity::Bad,
+        "nothing can be written: the volume fails at its start",
+        "remount,rw",
+    ),
+    (
+        "sync",
+        Severity::Slow,
+        "each write waits for the disk, packet by packet",
+        "remount,async",
+    ),
+    (
+        "dirsync",
+        Severity::Slow,
+        "each file that is made or removed waits for the disk",
+        "remount,async",
+    ),
+    (
+        "data=journal",
+        Severity::Slow,
+        "all data is written twice, and none goes around the page cache",
+        "data=ordered",
+    ),
+    (
+        "nodelalloc",
+        Severity::Slow,
+        "blocks written through the page cache are scattered",
+        "remount,delalloc",
+    ),
+    (
+        "data=writeback",
+        Severity::Note,
+        "after a power cut a file may show what was deleted before",
+        "data=ordered",
+    ),
+    (
+        "discard",
+        Severity::Note,
+        "each delete of a block waits for the device to trim it; fstrim.timer does it at night",
+        "remount,nodiscard",
+    ),
+];
+
 pub fn options(facts: &Facts, out: &mut Findings) {
     for of in facts.seen() {
         let place = of.place();
@@ -75,68 +121,25 @@ pub fn options(facts: &Facts, out: &mut Findings) {
             continue;
         };
         barriers(of, mount, out);
-        for (option, severity, effect, instead) in [
-            (
-                "ro",
-                Severity::Bad,
-                "nothing can be written: the volume fails at its start",
-                "rw",
-            ),
-            (
-                "sync",
-                Severity::Slow,
-                "each write waits for the disk, packet by packet",
-                "async",
-            ),
-            (
-                "dirsync",
-                Severity::Slow,
-                "each file that is made or removed waits for the disk",
-                "async",
-            ),
-            (
-                "data=journal",
-                Severity::Slow,
-                "all data is written twice, and none goes around the page cache",
-                "data=ordered, by an unmount and mount",
-            ),
-            (
-                "nodelalloc",
-                Severity::Slow,
-                "blocks written through the page cache are scattered",
-                "delalloc",
-            ),
-            (
-                "data=writeback",
-                Severity::Note,
-                "after a power cut a file may show what was deleted before",
-                "data=ordered, by an unmount and mount",
-            ),
-            (
-                "discard",
-                Severity::Note,
-                "each delete of a block waits for the device to trim it",
-                "nodiscard, and fstrim.timer",
-            ),
-        ] {
-            if has(mount, option) {
-                let seen = format!("it is mounted with {option}");
-                out.add(severity, &place, [&seen, effect, &remount(mount, instead)]);
-            }
+        let has_options = OPTIONS.iter().filter(|(option, ..)| has(mount, option));
+        for (option, severity, effect, instead) in has_options {
+            let seen = format!("it is mounted with {option}");
+            out.add(*severity, &place, [&seen, effect, &with(mount, instead)]);
         }
         if !has(mount, "noatime") && !has(mount, "relatime") && !has(mount, "ro") {
             let effect = "each read of a block writes the time of it";
             let seen = "it is mounted with strictatime";
-            out.slow(&place, [seen, effect, &remount(mount, "noatime")]);
+            out.slow(&place, [seen, effect, &with(mount, "remount,noatime")]);
         }
-        let commit = mount
+        let mut commits = mount
             .options
             .iter()
-            .find_map(|o| o.strip_prefix("commit=")?.parse().ok());
+            .filter_map(|o| o.strip_prefix("commit="));
+        let commit = commits.next().and_then(|seconds| seconds.parse().ok());
         if let Some(seconds) = commit.filter(|seconds: &u64| *seconds > COMMIT_S) {
             let seen = format!("its journal commits every {seconds} s");
             let effect = "names and lengths of that time go with the power";
-            out.note(&place, [&seen, effect, &remount(mount, "commit=5")]);
+            out.note(&place, [&seen, effect, &with(mount, "remount,commit=5")]);
         }
     }
 }
@@ -156,7 +159,7 @@ fn barriers(of: &VolumeFacts, mount: &MountFacts, out: &mut Findings) {
         .filter_map(|disk| disk.texts.get("queue/write_cache"));
     // Without a cache that forgets there is nothing to be told.
     let safe = disks.iter().any(|disk| disk.lowest) && !caches.into_iter().any(volatile);
-    let mend = remount(mount, "barrier");
+    let mend = with(mount, "remount,barrier");
     let seen = "it is mounted without barriers";
     if safe {
         let effect = "the device says that its cache forgets nothing: then it is safe";
@@ -171,11 +174,17 @@ fn has(mount: &MountFacts, option: &str) -> bool {
     mount.options.iter().any(|has| has == option)
 }
 
-fn remount(mount: &MountFacts, option: &str) -> String {
-    format!(
-        "mount -o remount,{option} {}; and in /etc/fstab",
-        mount.point.display()
-    )
+/// A command that mounts it otherwise. Some options want an unmount before.
+fn with(mount: &MountFacts, options: &str) -> String {
+    let point = mount.point.display();
+    let again = match options.strip_prefix("remount,") {
+        Some(_) => format!("mount -o {options} {point}"),
+        None => format!(
+            "umount {point} && mount -o {options} {} {point}",
+            mount.source
+        ),
+    };
+    format!("{again}; and in /etc/fstab")
 }
 
 pub fn errors(facts: &Facts, out: &mut Findings) {

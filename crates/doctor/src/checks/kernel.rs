@@ -30,7 +30,7 @@ pub fn features(facts: &Facts, out: &mut Findings) {
         if !trial.allocates {
             let seen = "its file system cannot allocate ahead";
             let effect = "blocks that are written at the same time are mixed on the disk, and \
-                later reads seek: 30 to 42 % of their rate";
+                later reads lose 30 to 42 % of their rate";
             out.slow(&place, [seen, effect, another]);
         }
         if !trial.nowait {

@@ -96,86 +96,62 @@ pub fn locked_memory(facts: &Facts, out: &mut Findings) {
 }
 
 pub fn groups(facts: &Facts, out: &mut Findings) {
-    let online = facts.host.texts.get("/sys/devices/system/cpu/online");
-    let processors = online.map_or(1, count_of_list);
     for (file, text) in facts.host.groups.all() {
-        let group = Path::new(file)
-            .parent()
-            .unwrap_or(Path::new("/"))
-            .display()
-            .to_string();
-        let name = Path::new(file)
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy();
+        let file = Path::new(file);
+        let group = file.parent().unwrap_or(file).display().to_string();
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
         let limit = number(text).filter(|limit| *limit > 0);
-        let seen_effect =
-            match &*name {
-                "cpu.max" | "cpu.cfs_quota_us" => {
-                    let mut words = text.split_whitespace();
-                    let quota = words.next().and_then(number).filter(|quota| *quota > 0);
-                    let period = match words.next() {
-                        Some(period) => number(period),
-                        None => facts
-                            .host
-                            .groups
-                            .number(&format!("{group}/cpu.cfs_period_us")),
-                    };
-                    let share = quota.zip(period.filter(|period| *period > 0));
-                    share
-                        .filter(|(quota, period)| *quota < *period * processors)
-                        .map(|(quota, period)| {
-                            let hundredths = quota * 100 / period;
-                            (
-                                format!(
-                                    "{}.{:02} of {processors} processors",
-                                    hundredths / 100,
-                                    hundredths % 100
-                                ),
-                                "the node stands still for the rest of each period, heartbeats too",
-                            )
-                        })
-                }
-                "memory.max" | "memory.high" | "memory.limit_in_bytes" => {
-                    let limit = limit.filter(|limit| *limit < MEMORY);
-                    limit.map(|limit| {
-                    (
-                        format!("{} of memory", size::show(u64::try_from(limit).unwrap_or(0))),
-                        "the page cache counts: written blocks are pushed out at once, and at the \
-                         limit the node is killed",
-                    )
+        let limit_and_effect = match &*name {
+            "cpu.max" | "cpu.cfs_quota_us" => {
+                share_of_processors(facts, &group, text).map(|share| {
+                    let effect =
+                        "the node stands still for the rest of each period, heartbeats too";
+                    (share, effect)
                 })
-                }
-                "io.max"
-                | "blkio.throttle.read_bps_device"
-                | "blkio.throttle.write_bps_device"
-                | "blkio.throttle.read_iops_device"
-                | "blkio.throttle.write_iops_device" => {
-                    let limited = text
-                        .lines()
-                        .any(|line| line.contains('=') || line.contains(' '));
-                    let lines = text.lines().collect::<Vec<_>>().join("; ");
-                    limited.then(|| {
-                        (
-                            format!("{name} {lines}"),
-                            "its disks give no more than that",
-                        )
-                    })
-                }
-                "pids.max" => limit.filter(|limit| *limit < PROCESSES).map(|limit| {
-                    (
-                        format!("{limit} processes and threads"),
-                        "a node at the limit starts no thread",
-                    )
-                }),
-                _ => None,
-            };
-        if let Some((limit, effect)) = seen_effect {
+            }
+            "memory.max" | "memory.high" | "memory.limit_in_bytes" => {
+                limit.filter(|limit| *limit < MEMORY).map(|limit| {
+                    let effect = "the page cache counts: written blocks are pushed out at once, \
+                        and at the limit the node is killed";
+                    let limit = size::show(u64::try_from(limit).unwrap_or(0));
+                    (format!("{limit} of memory"), effect)
+                })
+            }
+            "pids.max" => limit.filter(|limit| *limit < PROCESSES).map(|limit| {
+                let effect = "a node at the limit starts no thread";
+                (format!("{limit} processes and threads"), effect)
+            }),
+            name if name == "io.max" || name.starts_with("blkio.throttle.") => {
+                let lines: Vec<&str> = text.lines().filter(|line| line.contains(' ')).collect();
+                let limit = format!("{name} {}", lines.join("; "));
+                (!lines.is_empty()).then_some((limit, "its disks give no more than that"))
+            }
+            _ => None,
+        };
+        if let Some((limit, effect)) = limit_and_effect {
             let seen = format!("{} are limited to {limit}", facts.host.whose);
             let mend = format!("raise {name} of the group, or the limit in the unit or container");
             out.slow(&group, [&seen, effect, &mend]);
         }
     }
+}
+
+/// The processors that a group has, where it does not have all.
+fn share_of_processors(facts: &Facts, group: &str, text: &str) -> Option<String> {
+    let online = facts.host.texts.get("/sys/devices/system/cpu/online");
+    let processors = online.map_or(1, count_of_list);
+    let mut words = text.split_whitespace();
+    let quota = words.next().and_then(number).filter(|quota| *quota > 0)?;
+    let period = match words.next() {
+        Some(period) => number(period),
+        None => facts
+            .host
+            .groups
+            .number(&format!("{group}/cpu.cfs_period_us")),
+    };
+    let hundredths = quota.saturating_mul(100) / period.filter(|period| *period > 0)?;
+    let (whole, rest) = (hundredths / 100, hundredths % 100);
+    (whole < processors).then(|| format!("{whole}.{rest:02} of {processors} processors"))
 }
 
 /// How many numbers a list such as `0-3,8` has.

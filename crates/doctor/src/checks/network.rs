@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use hayloft_console::size;
 
 use crate::facts::Facts;
-use crate::facts::network::{NameNodeFacts, NetworkFacts, Reach};
+use crate::facts::network::{NameNodeFacts, Reach};
 use crate::finding::Findings;
 use crate::seen::number;
 
@@ -148,7 +148,7 @@ pub fn data_ports(facts: &Facts, out: &mut Findings) {
 
 pub fn mtu(facts: &Facts, out: &mut Findings) {
     for of in facts.network.iter().flat_map(|network| &network.namenodes) {
-        if let Ok(false) = of.large {
+        if let Some(false) = out.look(&of.rpc, &of.large) {
             let effect = "reports and packets of data wait for ever, while small requests work";
             let mend = "give all interfaces and switches one MTU, and let ICMP pass";
             let seen = "a request of many packets had no answer, and a small one had";
@@ -348,14 +348,6 @@ pub fn ports(facts: &Facts, out: &mut Findings) {
             most.saturating_mul(4)
         );
         out.slow("host", [&seen, effect, &mend]);
-    }
-}
-
-impl NetworkFacts {
-    /// NameNodes that are active, and what they say.
-    pub fn active(&self) -> impl Iterator<Item = (&NameNodeFacts, &serde_json::Value)> {
-        let namenodes = self.namenodes.iter();
-        namenodes.filter_map(|of| Some((of, of.info.as_ref().ok()?)))
     }
 }
 

@@ -132,6 +132,12 @@ impl NetworkFacts {
             namenodes,
         }
     }
+
+    /// NameNodes that are active, and what they say.
+    pub fn active(&self) -> impl Iterator<Item = (&NameNodeFacts, &Value)> {
+        let namenodes = self.namenodes.iter();
+        namenodes.filter_map(|of| Some((of, of.info.as_ref().ok()?)))
+    }
 }
 
 fn resolve(host: &str) -> Seen<Vec<IpAddr>> {
@@ -226,7 +232,13 @@ fn namenode(of: &NameNodeSubject) -> NameNodeFacts {
     let large = web.clone().and_then(|web| {
         small.clone()?;
         let more = format!("X-Hayloft-Doctor: {}", "x".repeat(PADDING));
-        Ok(get_with(web, "/jmx?qry=none", &more, LIMITS).is_ok())
+        let asked = get_with(web, "/jmx?qry=none", &more, LIMITS);
+        match asked.map_err(|error| error.to_string()) {
+            Ok(_) => Ok(true),
+            Err(why) if why.contains("no answer within") => Ok(false),
+            // An answer of another kind says nothing of packets.
+            Err(why) => Err(why),
+        }
     });
     let active = small.and_then(|answer| {
         let status = bean(&answer.body)?;
@@ -243,7 +255,7 @@ fn namenode(of: &NameNodeSubject) -> NameNodeFacts {
         let answer = get_with(web.clone()?, page, "", LIMITS).map_err(|e| e.to_string())?;
         bean(&answer.body)
     });
-    let chooser = web.clone().ok().and_then(|web| {
+    let chooser = web.clone().ok().filter(|_| info.is_ok()).and_then(|web| {
         let page = "/conf?name=dfs.block.replicator.classname&format=json";
         let answer = get_with(web, page, "", LIMITS).ok()?;
         let answer: Value = serde_json::from_str(&answer.body).ok()?;

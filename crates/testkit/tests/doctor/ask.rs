@@ -124,6 +124,16 @@ impl Said {
         expect(well, || format!("{:?}: {:#}", self.code, self.report))
     }
 
+    /// Nothing was found, though not all may have been looked at.
+    pub fn expect_nothing(&self) -> Result<()> {
+        let empty = self.report["findings"]
+            .as_array()
+            .is_some_and(Vec::is_empty);
+        expect(empty && self.code == Some(WELL), || {
+            format!("{:?}: {:#}", self.code, self.report)
+        })
+    }
+
     /// It ended with this code.
     pub fn expect_code(&self, code: i32) -> Result<()> {
         expect(self.code == Some(code), || {

@@ -6,8 +6,8 @@ use hayloft_topology::{SourcePanel, SourceSettings, choose, sources_by_name};
 
 use crate::fake::{Answer, FakeServer, ask, ask_all, bad_answers, settings};
 
-/// A round of servers that are late takes one request's time, not one a source.
-const IN_TIME: Duration = Duration::from_millis(1900);
+/// A round of servers that are late takes one request's time: one a source would take three.
+const IN_TIME: Duration = Duration::from_millis(2900);
 
 #[test]
 fn bad_answers_give_no_place_in_time() {
@@ -60,7 +60,7 @@ fn a_source_that_hangs_is_not_asked_again_and_holds_up_no_other() {
         let begin = Instant::now();
         let said = panel.ask();
         assert!(
-            begin.elapsed() < Duration::from_secs(6),
+            begin.elapsed() < Duration::from_secs(10),
             "{:?}",
             begin.elapsed()
         );
