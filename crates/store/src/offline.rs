@@ -12,8 +12,8 @@ use hayloft_wire::ids::{Block, PoolId};
 use crate::layout::dirs::{FILE_MODE, make_dir, read_small};
 use crate::layout::names::{self, CURRENT, DFS_USED, IN_USE_LOCK, PoolPaths, REPLICAS, VERSION};
 use crate::layout::version::VERSION_BYTES_MAX;
-use crate::load::{Progress, walk};
-use crate::replica::files::{Pair, move_pair, pin, sync_file};
+use crate::found_at_start::{Progress, walk};
+use crate::replica::file_pair::{Pair, move_pair, pin, sync_file};
 
 pub use crate::layout::names::{data_name, meta_name, subdir};
 pub use crate::layout::version::{PoolVersion, VolumeVersion};
