@@ -30,7 +30,7 @@ pub enum Command {
     /// Run the stock `hadoop fs` on the running cluster: `hayloft fs -ls /`.
     Fs(FsArgs),
     /// Ask the cloud, Kubernetes or a file where this node is, and write what NameNodes read.
-    Topology(crate::topology::TopologyArgs),
+    Topology(Box<crate::topology::TopologyArgs>),
     /// Find and mend blocks that break the rule on failure domains.
     Placement(crate::placement::PlacementArgs),
     /// Say where files lie on a parallel file system, and check and heal their copies.

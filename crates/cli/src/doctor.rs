@@ -12,7 +12,7 @@ use hayloft_doctor::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::apart::{Apart, OWN_PROGRAM};
+use crate::disk_look_process::{Apart, OWN_PROGRAM};
 use crate::error::{BAD, CliError, FINDING};
 use crate::json::print_json;
 

@@ -67,11 +67,13 @@ pub fn data_dirs(config: &Configuration) -> Result<Vec<PathBuf>, CliError> {
     })
 }
 
-/// The data directories with their storage types, of the node or of each virtual node by its name.
+/// A virtual node's name, and data directories with their storage types.
 #[cfg(feature = "snapshots")]
-pub fn typed_dirs(
-    config: &Configuration,
-) -> Result<Vec<(Option<String>, Vec<hayloft_conf::DataDir>)>, CliError> {
+pub type NodeDirs = (Option<String>, Vec<hayloft_conf::DataDir>);
+
+/// The data directories of the node, or of each virtual node.
+#[cfg(feature = "snapshots")]
+pub fn typed_dirs(config: &Configuration) -> Result<Vec<NodeDirs>, CliError> {
     let nodes = config.virtual_nodes()?;
     if nodes.is_empty() {
         return Ok(vec![(None, config.get(&keys::DATA_DIRS))]);

@@ -14,7 +14,7 @@ use super::counters::{CpuTicks, cpu_counters, cpu_shares, link_counters, streams
 use super::net;
 use super::up::Testbed;
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::place;
+use hayloft_testkit::where_processes_run;
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_millis(250);
@@ -154,7 +154,7 @@ impl Watch {
             .name("lab-watch".into())
             .spawn(move || {
                 // The ends of all links are there. A testbed that is gone has none.
-                let _gone = place::within(&switches, move || {
+                let _gone = where_processes_run::within(&switches, move || {
                     look_on(&watched, begun, &ends, &keeps);
                     Ok(())
                 });

@@ -222,7 +222,7 @@ pub async fn choose(
                     let nodes = nodes.join(", ");
                     let what = "snapshots of several nodes are here";
                     let advice = format!("name one by --node: {nodes}");
-                    return Err(SnapshotError::environment(what, &target.at(""), advice));
+                    return Err(SnapshotError::environment(what, target.at(""), advice));
                 }
                 (None, _) => return Err(none_here(target, "")),
             }

@@ -283,7 +283,10 @@ impl Taking<'_> {
             }
         }
         let at_once = self.options.at_once.clamp(1, AT_ONCE_MAX);
-        let one = |(replica, stored): (_, Option<u64>)| async move {
+        // By number: the compiler does not see that a closure over a reference may be sent.
+        let missing = &missing[..];
+        let one = |number: usize| async move {
+            let (replica, stored) = missing[number];
             if let Some(meta) = stored
                 && let Some(known) = way.known(replica, meta).await?
             {
@@ -292,7 +295,7 @@ impl Taking<'_> {
             let outcome = way.upload(replica).await?;
             Ok::<_, SnapshotError>((replica, outcome, true))
         };
-        let mut coming = futures_util::stream::iter(missing)
+        let mut coming = futures_util::stream::iter(0..missing.len())
             .map(one)
             .buffer_unordered(at_once);
         while let Some((replica, outcome, written)) = coming.try_next().await? {

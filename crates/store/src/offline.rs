@@ -9,10 +9,10 @@ use std::{fs, process};
 use hayloft_io::{IoError, IoErrorKind, RecordLock, patiently, replace_file};
 use hayloft_wire::ids::{Block, PoolId};
 
+use crate::found_at_start::{Progress, walk};
 use crate::layout::dirs::{FILE_MODE, make_dir, read_small};
 use crate::layout::names::{self, CURRENT, DFS_USED, IN_USE_LOCK, PoolPaths, REPLICAS, VERSION};
 use crate::layout::version::VERSION_BYTES_MAX;
-use crate::found_at_start::{Progress, walk};
 use crate::replica::file_pair::{Pair, move_pair, pin, sync_file};
 
 pub use crate::layout::names::{data_name, meta_name, subdir};

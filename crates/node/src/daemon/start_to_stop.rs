@@ -274,7 +274,8 @@ impl Running {
                 looking: Arc::default(),
             });
             let begin = move || crate::snapshots::serve(Arc::clone(&node));
-            let service = hayloft_io::unbroken("snapshots", begin);
+            let stop = self.node.stop.clone().cancelled_owned();
+            let service = hayloft_io::unbroken("snapshots", stop, begin);
             self.tasks.spawn(service.instrument(self.span.clone()));
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use hayloft_conf::{SharedConfig, keys};
 use hayloft_snapshot::{
     Covered, CreateOptions, CreateReport, PruneOptions, Rate, RestoreOptions, SnapshotError,
@@ -133,7 +135,7 @@ impl SnapshotNode {
             self.store.datanode_uuid(),
         );
         let progress = SnapshotProgress::default();
-        let work = restore_to(&target, &sink, (&cluster, &own), &options, &progress);
+        let work = restore_to(&target, &sink, (&cluster, &own), &options, &progress).boxed();
         let report = self.with_progress(work, &progress, None).await?;
         for problem in &report.problems {
             warn!("snapshot {}: {problem}", report.snapshot);
@@ -160,11 +162,10 @@ impl SnapshotNode {
     /// Does a work, and tells how far it is meanwhile, and how far snapshots are behind.
     async fn with_progress<T>(
         &self,
-        work: impl Future<Output = T>,
+        mut work: BoxFuture<'_, T>,
         progress: &SnapshotProgress,
         known: Option<&Arc<Covered>>,
     ) -> T {
-        let mut work = std::pin::pin!(work);
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -198,7 +199,7 @@ impl SnapshotNode {
             now_ms: now_ms(),
         };
         let (source, progress) = (StoreSource(self.store.clone()), SnapshotProgress::default());
-        let work = create(&source, &target, &options, &progress);
+        let work = create(&source, &target, &options, &progress).boxed();
         let taken = self.with_progress(work, &progress, Some(&before)).await;
         let (bytes, _) = progress.bytes();
         self.snapshots.change(|state| {

@@ -141,7 +141,7 @@ impl ReplicaBytes for StoreReplica {
         async move {
             let read = reader.read_data(AlignedBuf::unpooled(len), at, len).await;
             let buf = read.map_err(failure)?;
-            Ok(Bytes::copy_from_slice(&buf[..len]))
+            Ok(Bytes::copy_from_slice(&buf.as_ref()[..len]))
         }
         .boxed()
     }
