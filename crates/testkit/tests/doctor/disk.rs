@@ -101,11 +101,6 @@ impl Disk {
         self.mounted().join("data")
     }
 
-    /// Its device, such as `/dev/loop0`.
-    pub fn device(&self) -> &Path {
-        &self.device
-    }
-
     /// The file that it is made of.
     pub fn image(&self) -> PathBuf {
         self.base.path().join("image")

@@ -353,7 +353,7 @@ pub fn hung() -> Result<Outcome> {
     wait::until("its processes", seconds(30), || {
         Ok(match left_over(&data) {
             None => Seen::Done(()),
-            Some(pid) => Seen::NotYet(format!("process {pid}")),
+            Some(process) => Seen::NotYet(process.display().to_string()),
         })
     })?;
     passed()
