@@ -72,8 +72,8 @@ impl Fetch<'_> {
     /// The meta file of a replica, compared with the manifest.
     pub async fn meta(&self, replica: &ManifestReplica) -> Result<MetaFile, Broken> {
         let path = replica.name.meta(self.node);
+        self.has(&path, replica.meta_len).await?;
         let bytes = self.range(&path, 0, replica.meta_len).await?;
-        self.ends(&path, replica.meta_len).await?;
         let meta = MetaFile::new(&bytes, replica.name.len)?;
         if meta.bytes().len() != bytes.len() || meta.own_crc() != replica.meta_crc {
             return Err(Broken::Objects(format!("{path} was altered")));
@@ -98,6 +98,7 @@ impl Fetch<'_> {
         let path = replica.name.data(self.node);
         let piece = meta.piece(PIECE_BYTES) as u64;
         let len = replica.name.len;
+        self.has(&path, len).await?;
         let mut check = ReplicaCheck::new(meta);
         while check.left() > 0 {
             let at = len - check.left();
@@ -107,7 +108,6 @@ impl Fetch<'_> {
             self.progress.add(bytes.len() as u64);
             to.data(at, bytes).await.map_err(Broken::Sink)?;
         }
-        self.ends(&path, len).await?;
         let crc = check.finish()?;
         if replica.crc.is_some_and(|wanted| wanted != crc) {
             return Err(Broken::Objects(format!("{path} does not fit the manifest")));
@@ -115,8 +115,9 @@ impl Fetch<'_> {
         Ok(())
     }
 
-    /// Refuses an object that has not this length.
-    async fn ends(&self, path: &str, len: u64) -> Result<(), Broken> {
+    /// Refuses an object that has not this length: a store would be asked again and again for bytes
+    /// that are not there.
+    async fn has(&self, path: &str, len: u64) -> Result<(), Broken> {
         let stat = self.target.operator().stat(path).await;
         let found = stat.map_err(|e| self.broken(path, &e))?.content_length();
         if found == len {

@@ -14,7 +14,7 @@ use crate::{SnapshotErrorKind, Target, prune};
 
 #[tokio::test]
 async fn objects_that_are_missing_or_altered_are_found_and_not_restored() {
-    for which in ["data", "meta", "longer", "gone", "meta gone"] {
+    for which in ["data", "meta", "longer", "shorter", "gone", "meta gone"] {
         let (target, node) = (memory(), Node::new("uuid-1", "CID-1"));
         let mut replicas = node.fill(6);
         node.create(&target).await.expect("created");
@@ -29,6 +29,8 @@ async fn objects_that_are_missing_or_altered_are_found_and_not_restored() {
             _ => {
                 if which == "longer" {
                     bytes.push(0);
+                } else if which == "shorter" {
+                    bytes.pop();
                 } else {
                     *bytes.last_mut().expect("not empty") ^= 1;
                 }
@@ -43,7 +45,9 @@ async fn objects_that_are_missing_or_altered_are_found_and_not_restored() {
             report.problems
         );
         let quick = verify_one(&target, None, true).await.expect("looked");
-        let shows = which.contains("gone") || which == "longer";
+        let shows = ["gone", "longer", "shorter"]
+            .iter()
+            .any(|w| which.contains(w));
         assert_eq!(quick.broken, u64::from(shows), "{which}");
         let other = Node::empty();
         let report = restored(&target, &other, false).await.expect("restored");
