@@ -102,9 +102,8 @@ pub fn under_a_new_identity(lab: &mut Lab) -> Result<Outcome> {
 }
 
 /// Kills the command after ever longer, until it ends by itself before.
-fn kill_all_along(lab: &mut Lab, command: &str, to: &str, more: &[&str]) -> Result<u32> {
-    let mut killed = 0;
-    for tenths in 0..100 {
+fn kill_all_along(lab: &mut Lab, command: &str, to: &str, more: &[&str]) -> Result<usize> {
+    for (killed, tenths) in (0..100).enumerate() {
         let mut child = lab.begin(command, to, more)?;
         let until = Instant::now() + Duration::from_millis(20 + tenths * 60);
         let talk = |e| TestkitError::Talk(format!("waiting for {command}: {e}"));
@@ -122,7 +121,6 @@ fn kill_all_along(lab: &mut Lab, command: &str, to: &str, more: &[&str]) -> Resu
         }
         child.kill().map_err(talk)?;
         child.wait().map_err(talk)?;
-        killed += 1;
     }
     let why = format!("{command} does not end within seconds");
     Err(TestkitError::Expectation(why))
