@@ -1,5 +1,5 @@
-//! `hayloft-lab experiment all --quick`, a case an experiment: each runs whole with little data, and
-//! leaves a page with raw data that names what was measured.
+//! `hayloft-lab experiment all --quick`, a case an experiment: each runs whole with little data and
+//! leaves a page, with raw data of what was measured.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
