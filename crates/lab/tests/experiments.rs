@@ -1,11 +1,11 @@
-//! `hayloft-lab experiment all --quick`, a case an experiment: each runs whole with little data, and
-//! leaves a page with raw data that names what was measured.
+//! `hayloft-lab experiment all --quick`, a case an experiment: each runs whole with little data and
+//! leaves a page, with raw data of what was measured.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use hayloft_lab::experiments::EXPERIMENTS;
-use hayloft_lab::runner::record::Record;
+use hayloft_lab::runner::record::{PeerFigures, Record};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{lab_binary, repository_root};
 use hayloft_testkit::suite::{expect, passed};

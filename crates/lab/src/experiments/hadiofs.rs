@@ -29,11 +29,11 @@ pub const HADIOFS: Experiment = Experiment {
         format!(
             "{} MiB in blocks of {} MiB through the stock Java client, all nodes on one modelled \
              hard disk (not a real one) of 105 MB/s reading and 95 writing: it and not the \
-             processors limit what goes to it. `Acknowledged`: MB/s until all closes returned. `On disk`: until all is written \
-             back. ADIOS closes and syncs a chunk before it lets go of its tail. Reads begin with \
-             an empty page cache. Processor seconds are those of the nodes, a GiB of the \
-             client's. Figure 5.1 (a) is closes that are late, 5.1 (b) and 5.2 chunk sizes, 5.3 \
-             replicas, 5.4 several writers, 5.5 and 5.6 engines. {}",
+             processors limit what goes to it. `Acknowledged`: MB/s until all closes returned. `On \
+             disk`: until all is written back. ADIOS closes and syncs a chunk before it lets go of \
+             its tail. Reads begin with an empty page cache. Processor seconds are those of the \
+             nodes, a GiB of the client's. Figure 5.1 (a) is closes that are late, 5.1 (b) and 5.2 \
+             chunk sizes, 5.3 replicas, 5.4 several writers, 5.5 and 5.6 engines. {}",
             options.mib,
             options.block_mib,
             Stock::EXPLAINED

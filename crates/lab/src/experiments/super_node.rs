@@ -72,9 +72,9 @@ fn about(options: &ExperimentOptions) -> String {
          each worker: a NodeManager in each worker's host with {} containers at a time, the \
          ResourceManager beside the NameNode, Hadoop's default scheduler. What tasks spill is on \
          the machine's own disk. Each turn starts storage and YARN anew, warms the nodes by \
-         a resident client, and runs all jobs once before they count; every task is a new JVM. A map task reads a whole file, so there are \
-         few: a job's {tasks} of about {CONTAINER_S} processor seconds take {:.0} s of two \
-         processors, and its bytes {:.0} s of the disks. {}",
+         a resident client, and runs all jobs once before they count; every task is a new JVM. A \
+         map task reads a whole file, so there are few: a job's {tasks} of about {CONTAINER_S} \
+         processor seconds take {:.0} s of two processors, and its bytes {:.0} s of the disks. {}",
         options.link_mbit,
         jobs::REPLICAS,
         options.block_mib,
@@ -84,7 +84,7 @@ fn about(options: &ExperimentOptions) -> String {
         options.mib,
         jobs::MAPS + 1,
         f64::from(tasks) * CONTAINER_S / 2.0,
-        f64::from(options.mib << 20) / 1e6 * f64::from(workers)
+        f64::from(options.mib) * f64::from(1 << 20) / 1e6 * f64::from(workers)
             / (f64::from(read) * f64::from(u32::try_from(DISKS).unwrap_or(u32::MAX))),
         scaled(options, DISKS),
     )

@@ -68,8 +68,8 @@ impl Default for Params {
 }
 
 impl Params {
-    /// A disk like the default one with other sequential rates, MB/s. Seeks, turns and patience take
-    /// `percent` of its time, and the buffer keeps its proportion to what passes in a seek.
+    /// A disk like the default one with other sequential rates, MB/s. Seeks, turns and patience
+    /// take `percent` of its time, and the buffer keeps its proportion to what passes in a seek.
     #[must_use]
     pub fn slowed((read_mbs, write_mbs): (u32, u32), percent: u32) -> Self {
         let real = Self::default();
