@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use hayloft_lab::experiments::EXPERIMENTS;
-use hayloft_lab::runner::record::{PeerFigures, Record};
+use hayloft_lab::runner::record::Record;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{lab_binary, repository_root};
 use hayloft_testkit::suite::{expect, passed};

@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         let found = volume_on_disk(&root).expect("reads").expect("used");
         assert_eq!(found.version, volume);
-        assert_eq!(found.pools, [pool.clone()]);
+        assert_eq!(found.pools, std::slice::from_ref(&pool));
         let (replicas, lacking) = finalized_on(&root, &pool.pool).expect("reads");
         assert!(lacking.is_empty());
         let [replica] = &replicas[..] else {
