@@ -142,8 +142,8 @@ pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// The operations of an [`EngineFile`] that move no bytes: each goes through one method of the file,
-/// which is given the operation and the call to make.
+/// The operations of an [`EngineFile`] that move no bytes. Each goes through one method of the
+/// file, which is given the operation and the call to make.
 macro_rules! without_bytes {
     ($through:ident) => {
         fn allocate(&self, len: u64) -> IoFuture<Result<(), IoError>> {

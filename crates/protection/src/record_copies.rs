@@ -10,11 +10,11 @@ use bytes::Bytes;
 use hayloft_io::{IoError, IoOp};
 use hayloft_parity::{
     GroupFile, GroupId, GroupRecord, HEAD_BYTES_MAX, PARITY_DIR, RECORD_START, RecordError,
-    SECTIONS_BYTES_MAX, UnitSums, encode, encode_head,
+    SECTIONS_BYTES_MAX, TableGroup, UnitSums, encode, encode_head,
 };
 use hayloft_store::inside::{DIR_MODE, FILE_MODE};
 use hayloft_store::{StoreError, StoreErrorKind};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::unit_files::{section_of, unit_len};
 use super::volumes::{UnitPlace, answer};
@@ -206,6 +206,22 @@ impl Parity {
             written.map_err(|e| self.refused(place, "writing a parity record", e))?;
         }
         Ok(())
+    }
+
+    /// Writes the records that are out of date.
+    pub(super) async fn write_dirty(&self) {
+        let dirty: Vec<_> = {
+            let table = self.table();
+            // What outlived its group is not made whole again.
+            let dirty = |group: &&TableGroup| group.dirty && group.leftover.is_none();
+            let groups = table.iter().filter(dirty);
+            groups.map(|group| group.record.id).collect()
+        };
+        for group in dirty {
+            if let Err(error) = self.rewrite(group).await {
+                debug!(%group, %error, "a parity record is written again later");
+            }
+        }
     }
 
     /// Writes the record of a group again, as the table has it now.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hayloft_io::{locks, told_if_broken, unbroken};
-use hayloft_parity::{DiskRoom, GroupPlan, TableGroup, Unprotected, form};
+use hayloft_parity::{DiskRoom, GroupPlan, Unprotected, form};
 use hayloft_store::inside::Slot;
 use hayloft_store::{StoreError, StoreErrorKind};
 use hayloft_wire::ids::PoolId;
@@ -126,21 +126,6 @@ impl Parity {
         }
         self.rebuild_all().await;
         self.write_dirty().await;
-    }
-
-    async fn write_dirty(&self) {
-        let dirty: Vec<_> = {
-            let table = self.table();
-            // What outlived its group is not made whole again.
-            let dirty = |group: &&TableGroup| group.dirty && group.leftover.is_none();
-            let groups = table.iter().filter(dirty);
-            groups.map(|group| group.record.id).collect()
-        };
-        for group in dirty {
-            if let Err(error) = self.rewrite(group).await {
-                debug!(%group, %error, "a parity record is written again later");
-            }
-        }
     }
 
     /// Forms groups and encodes them until there are none to form or its turn is over: what is
@@ -396,11 +381,8 @@ impl Parity {
         let clients_write = locks::lock(&self.wrote).is_some_and(|at| at.elapsed() < CALM);
         let tight = self.recent.is_tight();
         let in_memory = |c: &Unprotected<ParityCandidate>| {
-            let has = || {
-                self.recent
-                    .has(&recent_key(&c.what.slice, c.what.id), c.len)
-            };
-            self.recent.is_on() && has()
+            let key = recent_key(&c.what.slice, c.what.id);
+            self.recent.is_on() && self.recent.has(&key, c.len)
         };
         found.sort_by_cached_key(|c| std::cmp::Reverse((in_memory(c), c.what.id)));
         let mut waiting = locks::lock(&self.waiting);

@@ -9,7 +9,7 @@ use crate::SnapshotProgress;
 use crate::error::SnapshotError;
 use crate::manifest::ManifestReplica;
 use crate::rate::Rate;
-use crate::replica_check::{MetaFile, NotWhole, ReplicaCheck};
+use crate::replica_check::{DamagedReplica, MetaFile, ReplicaCheck};
 use crate::target::Target;
 
 /// Bytes that are fetched at a time.
@@ -26,8 +26,8 @@ pub enum Broken {
     Sink(SnapshotError),
 }
 
-impl From<NotWhole> for Broken {
-    fn from(NotWhole(why): NotWhole) -> Self {
+impl From<DamagedReplica> for Broken {
+    fn from(DamagedReplica(why): DamagedReplica) -> Self {
         Self::Objects(why)
     }
 }
@@ -103,7 +103,7 @@ impl Fetch<'_> {
         while check.left() > 0 {
             let at = len - check.left();
             let bytes = self.range(&path, at, check.left().min(piece)).await?;
-            let altered = |NotWhole(why)| Broken::Objects(format!("{path}: {why}"));
+            let altered = |DamagedReplica(why)| Broken::Objects(format!("{path}: {why}"));
             check.take(&bytes).map_err(altered)?;
             self.progress.add(bytes.len() as u64);
             to.data(at, bytes).await.map_err(Broken::Sink)?;

@@ -1,6 +1,6 @@
 //! Old snapshots removed, and objects that no snapshot names.
 //!
-//! First manifests go, then objects: a process that is killed between leaves objects that the next run
+//! First manifests go, then objects: a process killed between leaves objects that the next run
 //! removes, and no manifest that names one that is gone.
 
 use std::collections::HashSet;

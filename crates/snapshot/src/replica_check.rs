@@ -9,7 +9,7 @@ pub const META_BYTES_MAX: u64 = 64 << 20;
 /// Why a replica is not taken, in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NotWhole(pub String);
+pub struct DamagedReplica(pub String);
 
 /// The meta file of a replica of a certain length, header included.
 #[derive(Clone, Debug)]
@@ -23,15 +23,15 @@ pub struct MetaFile {
 ///
 /// # Errors
 /// The header is none, or more checksums follow than fit into memory.
-pub fn meta_len(header: &[u8], len: u64) -> Result<usize, NotWhole> {
+pub fn meta_len(header: &[u8], len: u64) -> Result<usize, DamagedReplica> {
     let checksum = DataChecksum::decode_meta_header(header);
-    let checksum = checksum.map_err(|e| NotWhole(format!("its meta file: {e}")))?;
+    let checksum = checksum.map_err(|e| DamagedReplica(format!("its meta file: {e}")))?;
     let bytes = checksum.meta_len(len);
     let fits = usize::try_from(bytes)
         .ok()
         .filter(|_| bytes <= META_BYTES_MAX);
     fits.ok_or_else(|| {
-        NotWhole(format!(
+        DamagedReplica(format!(
             "its checksums are {bytes} bytes, more than is taken"
         ))
     })
@@ -42,15 +42,15 @@ impl MetaFile {
     ///
     /// # Errors
     /// They are too few, or no meta file.
-    pub fn new(bytes: &Bytes, len: u64) -> Result<Self, NotWhole> {
+    pub fn new(bytes: &Bytes, len: u64) -> Result<Self, DamagedReplica> {
         let whole = meta_len(bytes, len)?;
         if bytes.len() < whole {
             let text = format!("its meta file has {} bytes of {whole}", bytes.len());
-            return Err(NotWhole(text));
+            return Err(DamagedReplica(text));
         }
         let checksum = DataChecksum::decode_meta_header(bytes);
         Ok(Self {
-            checksum: checksum.map_err(|e| NotWhole(e.to_string()))?,
+            checksum: checksum.map_err(|e| DamagedReplica(e.to_string()))?,
             bytes: bytes.slice(..whole),
             len,
         })
@@ -144,18 +144,21 @@ impl ReplicaCheck {
     ///
     /// # Errors
     /// It differs from its checksums, or is more than the replica has.
-    pub fn take(&mut self, data: &[u8]) -> Result<(), NotWhole> {
+    pub fn take(&mut self, data: &[u8]) -> Result<(), DamagedReplica> {
         let len = data.len() as u64;
         let chunk = self.meta.checksum.bytes_per_checksum();
         if len > self.left || (len < self.left && !len.is_multiple_of(u64::from(chunk))) {
-            return Err(NotWhole(format!("{len} bytes came of {} left", self.left)));
+            return Err(DamagedReplica(format!(
+                "{len} bytes came of {} left",
+                self.left
+            )));
         }
         let end = self.at + self.meta.checksum.sums_len(data.len());
         let sums = self.meta.bytes.get(self.at..end).unwrap_or_default();
         let offset = self.meta.len - self.left;
         self.meta.checksum.verify(data, sums).map_err(|e| {
             let at = offset + e.offset as u64;
-            NotWhole(format!("its data differs from its checksum at byte {at}"))
+            DamagedReplica(format!("its data differs from its checksum at byte {at}"))
         })?;
         self.crc = ChecksumKind::Crc32c.crc_append(self.crc, data);
         (self.at, self.left) = (end, self.left - len);
@@ -166,10 +169,12 @@ impl ReplicaCheck {
     ///
     /// # Errors
     /// Some of it did not come.
-    pub fn finish(self) -> Result<u32, NotWhole> {
+    pub fn finish(self) -> Result<u32, DamagedReplica> {
         match self.left {
             0 => Ok(self.crc),
-            left => Err(NotWhole(format!("{left} bytes at its end are missing"))),
+            left => Err(DamagedReplica(format!(
+                "{left} bytes at its end are missing"
+            ))),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::error::SnapshotError;
 use crate::manifest::ManifestReplica;
 use crate::names::BlockName;
 use crate::rate::Rate;
-use crate::replica_check::{MetaFile, NotWhole, ReplicaCheck};
+use crate::replica_check::{DamagedReplica, MetaFile, ReplicaCheck};
 use crate::source::{LocalReplica, ReadFailure, ReplicaBytes, Replicas};
 use crate::target::Target;
 
@@ -59,8 +59,8 @@ impl From<SnapshotError> for Stop {
     }
 }
 
-impl From<NotWhole> for Stop {
-    fn from(NotWhole(why): NotWhole) -> Self {
+impl From<DamagedReplica> for Stop {
+    fn from(DamagedReplica(why): DamagedReplica) -> Self {
         Self::LeftOut(ReadFailure::Damaged(why))
     }
 }

@@ -60,7 +60,8 @@ struct SpeedArgs {
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     rate: Option<u64>,
     /// Replicas on their way at a time; each takes up to 32 MiB of memory.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u8).range(1..=32))]
     jobs: u8,
 }
 
@@ -115,7 +116,8 @@ struct PruneArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// Keep so many of the newest snapshots of each node.
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 7,
+        value_parser = clap::value_parser!(u16).range(1..))]
     keep: u16,
     /// Keep those of the last days, too.
     #[arg(long, value_name = "DAYS")]

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `service` | takes one after the other, in a build that can |
 //! | `store_sink` | a snapshot put back, through the store |
-//! | `store_source` | replicas read through the store, in the class of I/O that no client waits for |
+//! | `store_source` | replicas read through the store, in a class of I/O that no client waits for |
 
 #[cfg(feature = "snapshots")]
 mod service;

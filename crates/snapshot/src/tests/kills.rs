@@ -7,7 +7,7 @@ use std::task::Poll;
 use super::setup::{Node, all_of, memory_of, prune_options, restored, verified, verify_one};
 use crate::{list, prune};
 
-/// Does a work until it has been asked `steps` times whether it goes on; `None` when it was cut off.
+/// Does a work until it was asked `steps` times whether it goes on; `None` when it was cut off.
 async fn killed_after<T>(steps: usize, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut left = steps;
