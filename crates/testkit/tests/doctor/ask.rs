@@ -30,6 +30,15 @@ impl Around {
         Self(words.iter().map(|word| (*word).to_owned()).collect())
     }
 
+    /// Where enough files may be opened, if this process may allow that.
+    pub fn with_many_files() -> Option<Self> {
+        let words = ["prlimit", "--nofile=100000:100000"];
+        let tried = Command::new(words[0]).args([words[1], "true"]).output();
+        tried
+            .is_ok_and(|tried| tried.status.success())
+            .then(|| Self::words(&words))
+    }
+
     /// In a mount namespace where a script ran first.
     pub fn script(script: &str) -> Self {
         let script = format!("{script}\nexec \"$@\"");

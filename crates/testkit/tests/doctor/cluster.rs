@@ -100,8 +100,9 @@ impl Lab {
             ),
         ];
         let covered = Covered::new(&covers)?;
-        let enough = Around::words(&["prlimit", "--nofile=100000:100000"]);
-        let around = enough.within(&covered.around());
+        let (covered, enough) = (covered.around(), Around::with_many_files());
+        let many = enough.is_some();
+        let around = enough.unwrap_or_default().within(&covered);
         let data = disk.data().display().to_string();
         let said = around.doctor(&["--conf", &self.conf(), &data])?;
         for finding in said.report["findings"].as_array().into_iter().flatten() {
@@ -116,7 +117,8 @@ impl Lab {
                 "space",
                 "directory",
             ];
-            expect(known.contains(&what), || format!("{finding:#}"))?;
+            let limited = what == "open-files" && !many;
+            expect(known.contains(&what) || limited, || format!("{finding:#}"))?;
         }
         let all = said.report["not_looked_at"]
             .as_array()

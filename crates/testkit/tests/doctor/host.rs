@@ -21,10 +21,11 @@ pub fn limits() -> Result<Outcome> {
         said.expect("open-files", severity, files)?;
         said.expect_code(code)?;
     }
-    let enough = Around::words(&["prlimit", "--nofile=100000:100000"]);
-    enough
-        .doctor(&["--only", "open-files", ANY])?
-        .expect_well()?;
+    // A container may not raise what it was given.
+    if let Some(enough) = Around::with_many_files() {
+        let said = enough.doctor(&["--only", "open-files", ANY])?;
+        said.expect_well()?;
+    }
     let base = scratch("doctor-limits-")?;
     let dir = base.path().display().to_string();
     let properties = [
