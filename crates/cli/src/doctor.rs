@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use hayloft_conf::Configuration;
 use hayloft_doctor::{
-    CHECKS, Check, Look, Report, Seen, Severity, Subject, TrialFacts, VolumeFacts,
+    CHECKS, HostCheck, Looked, Probe, Report, Severity, Subject, TrialFacts, VolumeFacts,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,7 +35,7 @@ pub struct DoctorArgs {
     json: bool,
     /// Make only these checks. May be repeated.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = check)]
-    only: Vec<&'static Check>,
+    only: Vec<&'static HostCheck>,
     /// Write nothing into the data directories, not even for a moment.
     #[arg(long)]
     no_write: bool,
@@ -65,7 +65,7 @@ impl LookFor {
     }
 }
 
-fn check(name: &str) -> Result<&'static Check, String> {
+fn check(name: &str) -> Result<&'static HostCheck, String> {
     hayloft_doctor::named(name).ok_or_else(|| {
         let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
         format!("must be one of {}", names.join(", "))
@@ -83,7 +83,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     let subject = subject(args)?;
-    let checks: Vec<&Check> = match args.only.is_empty() {
+    let checks: Vec<&HostCheck> = match args.only.is_empty() {
         true => CHECKS.iter().collect(),
         false => args.only.clone(),
     };
@@ -127,7 +127,7 @@ fn look_at_one(what: LookFor, dir: &Path) -> Result<ExitCode, CliError> {
         Ok(ExitCode::SUCCESS)
     }
     match what {
-        LookFor::Volume => tell(&Seen::Ok(VolumeFacts::of(dir))),
+        LookFor::Volume => tell(&Looked::Ok(VolumeFacts::of(dir))),
         LookFor::Trial => tell(&hayloft_doctor::try_out(dir)),
     }
 }
@@ -135,24 +135,24 @@ fn look_at_one(what: LookFor, dir: &Path) -> Result<ExitCode, CliError> {
 /// Each directory is looked at by a process of its own.
 struct OwnProcesses;
 
-impl Look for OwnProcesses {
-    fn volume(&self, dir: &Path) -> Seen<VolumeFacts> {
+impl Probe for OwnProcesses {
+    fn volume(&self, dir: &Path) -> Looked<VolumeFacts> {
         ask(LookFor::Volume, dir)
     }
 
-    fn trial(&self, dir: &Path) -> Seen<TrialFacts> {
+    fn trial(&self, dir: &Path) -> Looked<TrialFacts> {
         ask(LookFor::Trial, dir)
     }
 }
 
-fn ask<T: DeserializeOwned>(what: LookFor, dir: &Path) -> Seen<T> {
+fn ask<T: DeserializeOwned>(what: LookFor, dir: &Path) -> Looked<T> {
     let mut command = Command::new(OWN_PROGRAM);
     command
         .args(["doctor", "--look", what.name(), "--"])
         .arg(dir);
     let said = Apart::start(&mut command, ANSWER_MAX).while_it_works(STILL);
     let hung = || format!("its disk gave no answer for {} s", STILL.as_secs());
-    let answer: Result<Seen<T>, _> = serde_json::from_slice(&said.ok_or_else(hung)??);
+    let answer: Result<Looked<T>, _> = serde_json::from_slice(&said.ok_or_else(hung)??);
     answer.map_err(|error| error.to_string())?
 }
 

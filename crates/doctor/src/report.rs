@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::checks::Check;
-use crate::finding::{Finding, Findings, NotLookedAt, Severity};
+use crate::checks::HostCheck;
+use crate::finding::{Fault, NotLookedAt, Severity, Verdicts};
 
 /// Version of the report as JSON. Fields may be added to it.
 const VERSION: u32 = 1;
@@ -21,7 +21,7 @@ pub struct Report {
     /// Names of the checks that were made.
     pub checks: Vec<&'static str>,
     /// Faults, the worst first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<Fault>,
     /// What could not be looked at.
     pub not_looked_at: Vec<NotLookedAt>,
 }
@@ -29,7 +29,7 @@ pub struct Report {
 impl Report {
     /// Of what these checks said.
     #[must_use]
-    pub fn new(checks: &[&'static Check], said: Findings) -> Self {
+    pub fn new(checks: &[&'static HostCheck], said: Verdicts) -> Self {
         let mut findings = said.found;
         // The order of the checks stays within a severity.
         findings.sort_by_key(|finding| Reverse(finding.severity));
@@ -91,7 +91,7 @@ impl Report {
 
 /// The table of the documentation.
 #[must_use]
-pub fn markdown(checks: &[Check]) -> String {
+pub fn markdown(checks: &[HostCheck]) -> String {
     let mut out = String::from("| Check | Finds | At worst |\n|---|---|---|\n");
     for check in checks {
         let _ = writeln!(

@@ -25,13 +25,16 @@ const BUDGETS: [(&str, &[&str], usize); 4] = [
         // The goal is 56,000. What came since: parity that goes on beside nodes and disks that
         // fail, disks that die by halves, and what a process may lack. A node finds itself what is
         // slow there, as `hayloft top` did before. Services that panic begin again. Records
-        // that outlived their groups count for nothing.
-        65_850,
+        // that outlived their groups count for nothing. The doctor asks for the clock's state and
+        // for options of mounts.
+        65_900,
     ),
     // The goal is 7,500 without cluster, which `up` and `top` took from the tools. What came since:
-    // `plan durability`, its formulas and the simulation that checks them.
-    ("the commands", &["cli", "cluster", "console"], 12_000),
-    // Thirty-six checks of hosts, disks and networks: what each sees, what that does, what mends it.
+    // `plan durability`, its formulas and the simulation that checks them. `doctor`, whose checks
+    // are a crate of their own.
+    ("the commands", &["cli", "cluster", "console"], 12_100),
+    // Thirty-six checks of hosts, disks and networks: what each sees, what that does, what mends
+    // it.
     ("the doctor", &["doctor"], 3_050),
     (
         "the tools",

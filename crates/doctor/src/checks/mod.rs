@@ -13,7 +13,7 @@ mod virtual_disks;
 mod volumes;
 
 use crate::facts::Facts;
-use crate::finding::{Findings, Severity};
+use crate::finding::{Severity, Verdicts};
 
 /// What a check has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Needs {
 
 /// One kind of fault.
 #[derive(Debug)]
-pub struct Check {
+pub struct HostCheck {
     /// Its name.
     pub name: &'static str,
     /// What it finds.
@@ -40,13 +40,13 @@ pub struct Check {
     /// What it has to know.
     pub needs: &'static [Needs],
     /// Says what is wrong.
-    pub judge: fn(&Facts, &mut Findings),
+    pub judge: fn(&Facts, &mut Verdicts),
 }
 
 macro_rules! checks {
     ($($name:literal $worst:ident [$($needs:ident),*] $judge:path: $finds:literal;)*) => {
         /// All checks, in the order in which they report.
-        pub const CHECKS: &[Check] = &[$(Check {
+        pub const CHECKS: &[HostCheck] = &[$(HostCheck {
             name: $name,
             finds: $finds,
             worst: Severity::$worst,
@@ -133,6 +133,6 @@ checks! {
 
 /// The check of a name.
 #[must_use]
-pub fn named(name: &str) -> Option<&'static Check> {
+pub fn named(name: &str) -> Option<&'static HostCheck> {
     CHECKS.iter().find(|check| check.name == name)
 }
