@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use hayloft_conf::Configuration;
 use hayloft_doctor::{
-    CHECKS, HostCheck, HostLook, HostSeen, Report, Severity, Subject, TrialFacts, VolumeFacts,
+    CHECKS, HostCheck, Looked, Probe, Report, Severity, Subject, TrialFacts, VolumeFacts,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -127,7 +127,7 @@ fn look_at_one(what: LookFor, dir: &Path) -> Result<ExitCode, CliError> {
         Ok(ExitCode::SUCCESS)
     }
     match what {
-        LookFor::Volume => tell(&HostSeen::Ok(VolumeFacts::of(dir))),
+        LookFor::Volume => tell(&Looked::Ok(VolumeFacts::of(dir))),
         LookFor::Trial => tell(&hayloft_doctor::try_out(dir)),
     }
 }
@@ -135,24 +135,24 @@ fn look_at_one(what: LookFor, dir: &Path) -> Result<ExitCode, CliError> {
 /// Each directory is looked at by a process of its own.
 struct OwnProcesses;
 
-impl HostLook for OwnProcesses {
-    fn volume(&self, dir: &Path) -> HostSeen<VolumeFacts> {
+impl Probe for OwnProcesses {
+    fn volume(&self, dir: &Path) -> Looked<VolumeFacts> {
         ask(LookFor::Volume, dir)
     }
 
-    fn trial(&self, dir: &Path) -> HostSeen<TrialFacts> {
+    fn trial(&self, dir: &Path) -> Looked<TrialFacts> {
         ask(LookFor::Trial, dir)
     }
 }
 
-fn ask<T: DeserializeOwned>(what: LookFor, dir: &Path) -> HostSeen<T> {
+fn ask<T: DeserializeOwned>(what: LookFor, dir: &Path) -> Looked<T> {
     let mut command = Command::new(OWN_PROGRAM);
     command
         .args(["doctor", "--look", what.name(), "--"])
         .arg(dir);
     let said = Apart::start(&mut command, ANSWER_MAX).while_it_works(STILL);
     let hung = || format!("its disk gave no answer for {} s", STILL.as_secs());
-    let answer: Result<HostSeen<T>, _> = serde_json::from_slice(&said.ok_or_else(hung)??);
+    let answer: Result<Looked<T>, _> = serde_json::from_slice(&said.ok_or_else(hung)??);
     answer.map_err(|error| error.to_string())?
 }
 

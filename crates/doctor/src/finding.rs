@@ -28,7 +28,7 @@ impl Severity {
 
 /// A fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HostFinding {
+pub struct Fault {
     /// Name of the check.
     pub check: &'static str,
     /// How bad it is.
@@ -48,7 +48,7 @@ pub struct HostFinding {
 pub struct NotLookedAt {
     /// Name of the check.
     pub check: &'static str,
-    /// As in [`HostFinding`].
+    /// As in [`Fault`].
     pub place: String,
     /// Why not.
     pub why: String,
@@ -56,16 +56,16 @@ pub struct NotLookedAt {
 
 /// What checks have said so far.
 #[derive(Debug, Default)]
-pub struct HostFindings {
+pub struct Verdicts {
     /// The check that speaks.
     check: &'static str,
-    /// Faults.
-    pub found: Vec<HostFinding>,
+    /// What is wrong.
+    pub found: Vec<Fault>,
     /// What is not known.
     pub unseen: Vec<NotLookedAt>,
 }
 
-impl HostFindings {
+impl Verdicts {
     /// Lets a check speak.
     pub fn turn(&mut self, check: &'static str) {
         self.check = check;
@@ -73,7 +73,7 @@ impl HostFindings {
 
     /// Adds a fault: place, what was seen, its effect, what mends it.
     pub fn add(&mut self, severity: Severity, place: &str, [seen, effect, mend]: [&str; 3]) {
-        let finding = HostFinding {
+        let finding = Fault {
             check: self.check,
             severity,
             place: place.to_owned(),

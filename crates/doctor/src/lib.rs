@@ -15,7 +15,7 @@
 //! | [`report`] | what is told |
 //!
 //! Disks may hang, and with them the process that asks: the caller looks at each directory in a
-//! process of its own ([`HostLook`]).
+//! process of its own ([`Probe`]).
 
 mod checks;
 pub mod facts;
@@ -33,27 +33,27 @@ pub use facts::trial::{TrialFacts, try_out};
 pub use facts::volume::VolumeFacts;
 pub use finding::Severity;
 pub use report::{Report, markdown};
-pub use seen::HostSeen;
+pub use seen::Looked;
 pub use subject::Subject;
 
 use facts::host::HostFacts;
 use facts::network::NetworkFacts;
 use facts::{Facts, VolumeSeen};
-use finding::HostFindings;
+use finding::Verdicts;
 
 /// How a directory is looked at without waiting for its disk for ever.
-pub trait HostLook: Sync {
+pub trait Probe: Sync {
     /// [`VolumeFacts::of`], within some seconds.
     ///
     /// # Errors
     /// Why not, such as that the disk gave no answer.
-    fn volume(&self, dir: &Path) -> HostSeen<VolumeFacts>;
+    fn volume(&self, dir: &Path) -> Looked<VolumeFacts>;
 
     /// [`try_out`], within some seconds.
     ///
     /// # Errors
     /// As [`volume`](Self::volume).
-    fn trial(&self, dir: &Path) -> HostSeen<TrialFacts>;
+    fn trial(&self, dir: &Path) -> Looked<TrialFacts>;
 }
 
 /// Looks at what these checks need, and has them judge it. `write`: whether directories may be
@@ -62,7 +62,7 @@ pub trait HostLook: Sync {
 pub fn examine(
     subject: Subject,
     checks: &[&'static HostCheck],
-    look: &dyn HostLook,
+    look: &dyn Probe,
     write: bool,
 ) -> Report {
     let needs = |need: Needs| checks.iter().any(|check| check.needs.contains(&need));
@@ -108,8 +108,8 @@ pub fn examine(
 }
 
 /// What the checks say of the facts.
-fn judge(facts: &Facts, checks: &[&'static HostCheck]) -> HostFindings {
-    let mut said = HostFindings::default();
+fn judge(facts: &Facts, checks: &[&'static HostCheck]) -> Verdicts {
+    let mut said = Verdicts::default();
     for check in checks {
         said.turn(check.name);
         (check.judge)(facts, &mut said);

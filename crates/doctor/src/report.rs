@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::checks::HostCheck;
-use crate::finding::{HostFinding, HostFindings, NotLookedAt, Severity};
+use crate::finding::{Fault, NotLookedAt, Severity, Verdicts};
 
 /// Version of the report as JSON. Fields may be added to it.
 const VERSION: u32 = 1;
@@ -21,7 +21,7 @@ pub struct Report {
     /// Names of the checks that were made.
     pub checks: Vec<&'static str>,
     /// Faults, the worst first.
-    pub findings: Vec<HostFinding>,
+    pub findings: Vec<Fault>,
     /// What could not be looked at.
     pub not_looked_at: Vec<NotLookedAt>,
 }
@@ -29,7 +29,7 @@ pub struct Report {
 impl Report {
     /// Of what these checks said.
     #[must_use]
-    pub fn new(checks: &[&'static HostCheck], said: HostFindings) -> Self {
+    pub fn new(checks: &[&'static HostCheck], said: Verdicts) -> Self {
         let mut findings = said.found;
         // The order of the checks stays within a severity.
         findings.sort_by_key(|finding| Reverse(finding.severity));

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 /// What was seen, or why it was not looked at, in words.
-pub type HostSeen<T> = Result<T, String>;
+pub type Looked<T> = Result<T, String>;
 
 /// Bytes of a file of the kernel's that are read, at most.
 const TEXT_MAX: u64 = 256 << 10;
@@ -14,7 +14,7 @@ const TEXT_MAX: u64 = 256 << 10;
 ///
 /// # Errors
 /// Why it cannot be read.
-pub fn text_if_any(path: &Path) -> HostSeen<Option<String>> {
+pub fn text_if_any(path: &Path) -> Looked<Option<String>> {
     let read = || -> std::io::Result<String> {
         let mut bytes = Vec::new();
         let file = std::fs::File::open(path)?;
@@ -32,7 +32,7 @@ pub fn text_if_any(path: &Path) -> HostSeen<Option<String>> {
 ///
 /// # Errors
 /// Why it cannot be read.
-pub fn text(path: &Path) -> HostSeen<String> {
+pub fn text(path: &Path) -> Looked<String> {
     text_if_any(path)?.ok_or_else(|| format!("{} is not there", path.display()))
 }
 
@@ -43,7 +43,7 @@ pub fn shown(path: &Path, error: &std::io::Error) -> String {
 
 /// Texts of the kernel's by their names. What is not there has no entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Texts(BTreeMap<String, HostSeen<String>>);
+pub struct Texts(BTreeMap<String, Looked<String>>);
 
 impl Texts {
     /// Reads these files below `dir`.
@@ -57,7 +57,7 @@ impl Texts {
     }
 
     /// Adds a text.
-    pub fn add(&mut self, name: impl Into<String>, text: HostSeen<String>) {
+    pub fn add(&mut self, name: impl Into<String>, text: Looked<String>) {
         self.0.insert(name.into(), text);
     }
 
@@ -71,7 +71,7 @@ impl Texts {
     ///
     /// # Errors
     /// Why it is not.
-    pub fn want(&self, name: &str) -> HostSeen<&str> {
+    pub fn want(&self, name: &str) -> Looked<&str> {
         match self.0.get(name) {
             Some(Ok(text)) => Ok(text),
             Some(Err(why)) => Err(why.clone()),

@@ -1,12 +1,12 @@
 //! The clock, beside a server of time and beside the NameNodes.
 
 use crate::facts::Facts;
-use crate::finding::HostFindings;
+use crate::finding::Verdicts;
 
 /// Seconds by which clocks may differ, and by which tickets are refused soon.
 const AHEAD_S: (f64, f64) = (2.0, 60.0);
 
-pub fn clock(facts: &Facts, out: &mut HostFindings) {
+pub fn clock(facts: &Facts, out: &mut Verdicts) {
     let Some(network) = &facts.network else {
         return;
     };

@@ -6,12 +6,12 @@ use hayloft_conf::HostPort;
 use serde_json::Value;
 
 use crate::facts::Facts;
-use crate::finding::HostFindings;
+use crate::finding::Verdicts;
 
 /// What the NameNode calls the rack of nodes that no script or table knows.
 const DEFAULT_RACK: &str = "/default-rack";
 
-pub fn shared_hosts(facts: &Facts, out: &mut HostFindings) {
+pub fn shared_hosts(facts: &Facts, out: &mut Verdicts) {
     let Some(network) = &facts.network else {
         return;
     };

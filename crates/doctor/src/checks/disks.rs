@@ -5,7 +5,7 @@ use hayloft_console::size;
 use crate::facts::Facts;
 use crate::facts::disk::DiskFacts;
 use crate::facts::volume::VolumeFacts;
-use crate::finding::HostFindings;
+use crate::finding::Verdicts;
 use crate::seen::chosen;
 
 /// Read-ahead of a device, KiB: below the first long reads are slow, above the second short ones
@@ -21,8 +21,8 @@ const ERRORS_MANY: i64 = 100;
 /// Calls `judge` with each device below each directory.
 fn each(
     facts: &Facts,
-    out: &mut HostFindings,
-    judge: impl Fn(&VolumeFacts, &DiskFacts, &mut HostFindings),
+    out: &mut Verdicts,
+    judge: impl Fn(&VolumeFacts, &DiskFacts, &mut Verdicts),
 ) {
     for of in facts.seen() {
         if let Some(disks) = out.look(&of.place(), &of.disks) {
@@ -47,7 +47,7 @@ fn set(disk: &DiskFacts, file: &str, value: &str) -> String {
     )
 }
 
-pub fn errors(facts: &Facts, out: &mut HostFindings) {
+pub fn errors(facts: &Facts, out: &mut Verdicts) {
     each(facts, out, |_, disk, out| {
         let number = |name: &str| disk.texts.number(name).unwrap_or(0);
         let (failed, late) = (number("device/ioerr_cnt"), number("device/iotmo_cnt"));
@@ -74,7 +74,7 @@ pub fn errors(facts: &Facts, out: &mut HostFindings) {
     });
 }
 
-pub fn raid(facts: &Facts, out: &mut HostFindings) {
+pub fn raid(facts: &Facts, out: &mut Verdicts) {
     each(facts, out, |_, disk, out| {
         let degraded = disk.texts.number("md/degraded").unwrap_or(0);
         let detail = format!("mdadm --detail {}", disk.node());
@@ -106,7 +106,7 @@ pub fn raid(facts: &Facts, out: &mut HostFindings) {
     });
 }
 
-pub fn write_cache(facts: &Facts, out: &mut HostFindings) {
+pub fn write_cache(facts: &Facts, out: &mut Verdicts) {
     each(facts, out, |_, disk, out| {
         let Some(kernel) = disk.texts.get("queue/write_cache") else {
             return;
@@ -143,7 +143,7 @@ pub fn write_cache(facts: &Facts, out: &mut HostFindings) {
     });
 }
 
-pub fn scheduler(facts: &Facts, out: &mut HostFindings) {
+pub fn scheduler(facts: &Facts, out: &mut Verdicts) {
     each(facts, out, |of, disk, out| {
         let Some(list) = disk.texts.get("queue/scheduler") else {
             return;
@@ -174,7 +174,7 @@ pub fn scheduler(facts: &Facts, out: &mut HostFindings) {
     });
 }
 
-pub fn read_ahead(facts: &Facts, out: &mut HostFindings) {
+pub fn read_ahead(facts: &Facts, out: &mut Verdicts) {
     each(facts, out, |_, disk, out| {
         let Some(has) = disk.texts.number("queue/read_ahead_kb") else {
             return;
@@ -192,7 +192,7 @@ pub fn read_ahead(facts: &Facts, out: &mut HostFindings) {
     });
 }
 
-pub fn request_size(facts: &Facts, out: &mut HostFindings) {
+pub fn request_size(facts: &Facts, out: &mut Verdicts) {
     each(facts, out, |of, disk, out| {
         let number = |name: &str| disk.texts.number(name);
         let (Some(has), Some(hardware)) = (

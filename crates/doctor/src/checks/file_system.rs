@@ -2,12 +2,12 @@
 
 use crate::facts::Facts;
 use crate::facts::volume::{MountFacts, VolumeFacts};
-use crate::finding::{HostFindings, Severity};
+use crate::finding::{Severity, Verdicts};
 
 /// Seconds between commits of a journal, beyond which much is lost with the power.
 const COMMIT_S: u64 = 60;
 
-pub fn kind(facts: &Facts, out: &mut HostFindings) {
+pub fn kind(facts: &Facts, out: &mut Verdicts) {
     for of in facts.seen() {
         let place = of.place();
         let Some(mount) = out.look(&place, &of.mount) else {
@@ -114,7 +114,7 @@ const OPTIONS: [(&str, Severity, &str, &str); 7] = [
     ),
 ];
 
-pub fn options(facts: &Facts, out: &mut HostFindings) {
+pub fn options(facts: &Facts, out: &mut Verdicts) {
     for of in facts.seen() {
         let place = of.place();
         let Some(mount) = out.look(&place, &of.mount) else {
@@ -145,7 +145,7 @@ pub fn options(facts: &Facts, out: &mut HostFindings) {
 }
 
 /// Without barriers the device is not told to keep what was synced.
-fn barriers(of: &VolumeFacts, mount: &MountFacts, out: &mut HostFindings) {
+fn barriers(of: &VolumeFacts, mount: &MountFacts, out: &mut Verdicts) {
     if !["nobarrier", "barrier=0"]
         .iter()
         .any(|option| has(mount, option))
@@ -187,7 +187,7 @@ fn with(mount: &MountFacts, options: &str) -> String {
     format!("{again}; and in /etc/fstab")
 }
 
-pub fn errors(facts: &Facts, out: &mut HostFindings) {
+pub fn errors(facts: &Facts, out: &mut Verdicts) {
     for of in facts.seen() {
         let Some(count) = of.errors.number("errors_count").filter(|count| *count > 0) else {
             continue;

@@ -1,7 +1,7 @@
 //! What the kernel can do for a node, and what it does with the processors.
 
 use crate::facts::Facts;
-use crate::finding::HostFindings;
+use crate::finding::Verdicts;
 
 /// Hundredths of the processors' time that a hypervisor may take for others.
 const STEAL_PERCENT: u64 = 5;
@@ -10,7 +10,7 @@ const FIELDS: usize = 8;
 /// Of these the time that was stolen.
 const STEAL: usize = 7;
 
-pub fn features(facts: &Facts, out: &mut HostFindings) {
+pub fn features(facts: &Facts, out: &mut Verdicts) {
     for volume in &facts.volumes {
         let place = volume.dir.display().to_string();
         let Some(trial) = volume
@@ -58,7 +58,7 @@ pub fn features(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn processor(facts: &Facts, out: &mut HostFindings) {
+pub fn processor(facts: &Facts, out: &mut Verdicts) {
     let texts = &facts.host.texts;
     let [before, after] = facts.host.processors.each_ref().map(|stat| times(stat));
     match (before, after) {

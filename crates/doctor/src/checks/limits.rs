@@ -5,7 +5,7 @@ use std::path::Path;
 use hayloft_console::size;
 
 use crate::facts::Facts;
-use crate::finding::HostFindings;
+use crate::finding::Verdicts;
 use crate::seen::number;
 
 /// Descriptors that a node with many blocks and clients uses, and below which it fails soon.
@@ -32,7 +32,7 @@ fn hard_limit(limits: &str, name: &str) -> Option<Result<u64, String>> {
     }
 }
 
-pub fn open_files(facts: &Facts, out: &mut HostFindings) {
+pub fn open_files(facts: &Facts, out: &mut Verdicts) {
     let whose = &facts.host.whose;
     let limits = match facts.host.texts.want("limits") {
         Ok(limits) => limits,
@@ -68,7 +68,7 @@ pub fn open_files(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn locked_memory(facts: &Facts, out: &mut HostFindings) {
+pub fn locked_memory(facts: &Facts, out: &mut Verdicts) {
     let wanted = facts.subject.locked_bytes;
     if wanted == 0 {
         return;
@@ -95,7 +95,7 @@ pub fn locked_memory(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn groups(facts: &Facts, out: &mut HostFindings) {
+pub fn groups(facts: &Facts, out: &mut Verdicts) {
     for (file, text) in facts.host.groups.all() {
         let file = Path::new(file);
         let group = file.parent().unwrap_or(file).display().to_string();
@@ -163,7 +163,7 @@ fn count_of_list(list: &str) -> i64 {
     list.split(',').filter_map(range).sum()
 }
 
-pub fn remove_ipc(facts: &Facts, out: &mut HostFindings) {
+pub fn remove_ipc(facts: &Facts, out: &mut Verdicts) {
     let Some(conf) = &facts.host.remove_ipc else {
         return;
     };

@@ -1,7 +1,7 @@
 //! How the kernel treats memory.
 
 use crate::facts::Facts;
-use crate::finding::HostFindings;
+use crate::finding::Verdicts;
 use crate::seen::chosen;
 
 /// Swappiness up to which idle memory of processes stays.
@@ -9,7 +9,7 @@ const SWAPPINESS: i64 = 10;
 /// Dirty memory above this many hundredths makes writers wait for long.
 const DIRTY_PERCENT: i64 = 40;
 
-pub fn huge_pages(facts: &Facts, out: &mut HostFindings) {
+pub fn huge_pages(facts: &Facts, out: &mut Verdicts) {
     let dir = "/sys/kernel/mm/transparent_hugepage";
     let texts = &facts.host.texts;
     let Some(enabled) = texts.get(&format!("{dir}/enabled")).map(chosen) else {
@@ -43,7 +43,7 @@ pub fn huge_pages(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn memory(facts: &Facts, out: &mut HostFindings) {
+pub fn memory(facts: &Facts, out: &mut Verdicts) {
     let texts = &facts.host.texts;
     let vm = |name: &str| texts.number(&format!("/proc/sys/vm/{name}"));
     let swap = texts

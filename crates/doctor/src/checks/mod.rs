@@ -13,7 +13,7 @@ mod virtual_disks;
 mod volumes;
 
 use crate::facts::Facts;
-use crate::finding::{HostFindings, Severity};
+use crate::finding::{Severity, Verdicts};
 
 /// What a check has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct HostCheck {
     /// What it has to know.
     pub needs: &'static [Needs],
     /// Says what is wrong.
-    pub judge: fn(&Facts, &mut HostFindings),
+    pub judge: fn(&Facts, &mut Verdicts),
 }
 
 macro_rules! checks {

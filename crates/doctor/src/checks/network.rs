@@ -6,7 +6,7 @@ use hayloft_console::size;
 
 use crate::facts::Facts;
 use crate::facts::network::{NameNodeFacts, Reach};
-use crate::finding::HostFindings;
+use crate::finding::Verdicts;
 use crate::seen::number;
 
 /// A connection within a data centre takes less, microseconds.
@@ -18,7 +18,7 @@ const WINDOW: i64 = 1 << 20;
 /// Packets of a million that may have errors.
 const ERRORS_PER_MILLION: i64 = 100;
 
-pub fn names(facts: &Facts, out: &mut HostFindings) {
+pub fn names(facts: &Facts, out: &mut Verdicts) {
     let Some(of) = &facts.network else {
         return;
     };
@@ -98,7 +98,7 @@ fn closed(reach: &Reach) -> Option<String> {
     }
 }
 
-pub fn namenode(facts: &Facts, out: &mut HostFindings) {
+pub fn namenode(facts: &Facts, out: &mut Verdicts) {
     for of in facts.network.iter().flat_map(|network| &network.namenodes) {
         if let Reach::Connected(took @ CONNECT_US.., _) = of.reach {
             let seen = format!("the quickest of five connections took {took} us");
@@ -114,7 +114,7 @@ pub fn namenode(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn data_ports(facts: &Facts, out: &mut HostFindings) {
+pub fn data_ports(facts: &Facts, out: &mut Verdicts) {
     let Some(network) = &facts.network else {
         return;
     };
@@ -146,7 +146,7 @@ pub fn data_ports(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn mtu(facts: &Facts, out: &mut HostFindings) {
+pub fn mtu(facts: &Facts, out: &mut Verdicts) {
     for of in facts.network.iter().flat_map(|network| &network.namenodes) {
         if let Some(false) = out.look(&of.rpc, &of.large) {
             let effect = "reports and packets of data wait for ever, while small requests work";
@@ -204,7 +204,7 @@ fn route_of(table: &str, to: Ipv4Addr) -> Option<&str> {
     routes.max_by_key(|(mask, _)| *mask).map(|(_, name)| name)
 }
 
-pub fn congestion(facts: &Facts, out: &mut HostFindings) {
+pub fn congestion(facts: &Facts, out: &mut Verdicts) {
     let key = "/proc/sys/net/ipv4/tcp_congestion_control";
     match facts.host.texts.want(key) {
         Ok(has @ ("bbr" | "bbr2" | "bbr3")) => {
@@ -219,7 +219,7 @@ pub fn congestion(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn windows(facts: &Facts, out: &mut HostFindings) {
+pub fn windows(facts: &Facts, out: &mut Verdicts) {
     let texts = &facts.host.texts;
     let sysctl = |name: &str| texts.get(&format!("/proc/sys/net/ipv4/{name}"));
     if sysctl("tcp_window_scaling") == Some("0") {
@@ -245,7 +245,7 @@ pub fn windows(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn cards(facts: &Facts, out: &mut HostFindings) {
+pub fn cards(facts: &Facts, out: &mut Verdicts) {
     // Vendors of subsystems that are hypervisors: Red Hat, VMware, Oracle.
     let hypervisors = [0x1af4, 0x15ad, 0x80ee];
     let old = ["8139cp", "8139too", "pcnet32", "ne2k-pci", "tulip"];
@@ -293,7 +293,7 @@ pub fn cards(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn ports(facts: &Facts, out: &mut HostFindings) {
+pub fn ports(facts: &Facts, out: &mut Verdicts) {
     let texts = &facts.host.texts;
     let sysctl = |name: &str| {
         texts
@@ -304,14 +304,17 @@ pub fn ports(facts: &Facts, out: &mut HostFindings) {
         .split_whitespace()
         .filter_map(number)
         .collect();
+    let listed = sysctl("ipv4/ip_local_reserved_ports").split(',');
+    let listed: Vec<(i64, i64)> = listed
+        .filter_map(|part| {
+            let (from, to) = part.split_once('-').unwrap_or((part, part));
+            Some((number(from)?, number(to)?))
+        })
+        .collect();
     let reserved = |port: i64| {
-        sysctl("ipv4/ip_local_reserved_ports")
-            .split(',')
-            .any(|part| {
-                let (from, to) = part.split_once('-').unwrap_or((part, part));
-                number(from).is_some_and(|from| from <= port)
-                    && number(to).is_some_and(|to| port <= to)
-            })
+        listed
+            .iter()
+            .any(|(from, to)| (*from..=*to).contains(&port))
     };
     if let [from, to] = range[..] {
         let taken = facts.subject.ports.iter().map(|port| i64::from(*port));

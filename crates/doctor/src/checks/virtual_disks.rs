@@ -5,7 +5,7 @@ use hayloft_console::size;
 
 use crate::facts::Facts;
 use crate::facts::disk::DiskFacts;
-use crate::finding::HostFindings;
+use crate::finding::Verdicts;
 
 /// Hundredths of a file that may be holes.
 const HOLES_PERCENT: u64 = 5;
@@ -20,7 +20,7 @@ const SLOW_BYTES_S: f64 = 30e6;
 const PAPER: &str = "wrote 1.3 MB/s on a file with holes, 62.6 on a full one, 110 with virtio on \
     a disk";
 
-fn disks<'a>(facts: &'a Facts, out: &mut HostFindings) -> Vec<&'a DiskFacts> {
+fn disks<'a>(facts: &'a Facts, out: &mut Verdicts) -> Vec<&'a DiskFacts> {
     let mut all = Vec::new();
     for of in facts.seen() {
         all.extend(out.look(&of.place(), &of.disks).into_iter().flatten());
@@ -28,7 +28,7 @@ fn disks<'a>(facts: &'a Facts, out: &mut HostFindings) -> Vec<&'a DiskFacts> {
     all
 }
 
-pub fn sparse(facts: &Facts, out: &mut HostFindings) {
+pub fn sparse(facts: &Facts, out: &mut Verdicts) {
     for disk in disks(facts, out) {
         let place = disk.node();
         let effect = format!(
@@ -61,7 +61,7 @@ pub fn sparse(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn emulated(facts: &Facts, out: &mut HostFindings) {
+pub fn emulated(facts: &Facts, out: &mut Verdicts) {
     // Of controllers that hypervisors emulate and servers have not had for long.
     let old = [
         "ata_piix",
@@ -91,7 +91,7 @@ pub fn emulated(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn first_write(facts: &Facts, out: &mut HostFindings) {
+pub fn first_write(facts: &Facts, out: &mut Verdicts) {
     for volume in &facts.volumes {
         let place = volume.dir.display().to_string();
         let Some(trial) = volume
@@ -119,7 +119,7 @@ pub fn first_write(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn slow(facts: &Facts, out: &mut HostFindings) {
+pub fn slow(facts: &Facts, out: &mut Verdicts) {
     for of in facts.seen() {
         let place = of.place();
         let again = format!("hayloft calibrate {place}");

@@ -8,12 +8,12 @@ use serde::Deserialize;
 
 use crate::facts::Facts;
 use crate::facts::volume::{FolderFacts, VolumeFacts};
-use crate::finding::HostFindings;
+use crate::finding::Verdicts;
 
 /// Below so many hundredths of room a directory is nearly full, or as good as full.
 const ROOM_PERCENT: (u64, u64) = (10, 2);
 
-pub fn directory(facts: &Facts, out: &mut HostFindings) {
+pub fn directory(facts: &Facts, out: &mut Verdicts) {
     for volume in &facts.volumes {
         let place = volume.dir.display().to_string();
         let Ok(of) = &volume.facts else {
@@ -61,7 +61,7 @@ struct Storage {
     mount: PathBuf,
 }
 
-pub fn empty_mount_point(facts: &Facts, out: &mut HostFindings) {
+pub fn empty_mount_point(facts: &Facts, out: &mut Verdicts) {
     let memories = facts.seen().filter_map(|of| folder(of)?.memory.as_deref());
     let memories = memories.filter_map(|text| serde_json::from_str::<Memory>(text).ok());
     let newest = memories.max_by_key(|memory| memory.at_ms);
@@ -129,7 +129,7 @@ fn folder(of: &VolumeFacts) -> Option<&FolderFacts> {
     of.folder.as_ref().ok()?.as_ref()
 }
 
-pub fn identity(facts: &Facts, out: &mut HostFindings) {
+pub fn identity(facts: &Facts, out: &mut Verdicts) {
     for key in ["storageID", "clusterID", "datanodeUuid"] {
         let of_key = facts.seen().filter_map(|of| {
             let version = folder(of)?.version.as_deref()?;
@@ -160,7 +160,7 @@ pub fn identity(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn shared_device(facts: &Facts, out: &mut HostFindings) {
+pub fn shared_device(facts: &Facts, out: &mut Verdicts) {
     let mut on: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let tiers = |of: &VolumeFacts| {
         let subject = facts
@@ -198,7 +198,7 @@ pub fn shared_device(facts: &Facts, out: &mut HostFindings) {
     }
 }
 
-pub fn space(facts: &Facts, out: &mut HostFindings) {
+pub fn space(facts: &Facts, out: &mut Verdicts) {
     for of in facts.seen() {
         let place = of.place();
         let Some(space) = out.look(&place, &of.space) else {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{major, minor};
 use serde::{Deserialize, Serialize};
 
-use crate::seen::{HostSeen, Texts, number, shown, text};
+use crate::seen::{Looked, Texts, number, shown, text};
 
 /// Devices below one directory that are looked at, at most.
 const DISKS_MAX: usize = 64;
@@ -51,7 +51,7 @@ pub struct DiskFacts {
     /// PCI numbers of the controller: vendor, device, vendor of the subsystem.
     pub pci: Option<[i64; 3]>,
     /// The file that it is made of.
-    pub file: Option<HostSeen<FileFacts>>,
+    pub file: Option<Looked<FileFacts>>,
     /// Nothing of the kernel's is below it.
     pub lowest: bool,
 }
@@ -70,7 +70,7 @@ pub struct FileFacts {
 ///
 /// # Errors
 /// Why that cannot be told.
-pub fn disks_of(dir: &Path, source: &str) -> HostSeen<Vec<DiskFacts>> {
+pub fn disks_of(dir: &Path, source: &str) -> Looked<Vec<DiskFacts>> {
     let of = fs::metadata(dir).map_err(|error| shown(dir, &error))?.dev();
     let (mut todo, mut seen) = (VecDeque::new(), BTreeSet::new());
     if major(of) != 0 {
@@ -99,7 +99,7 @@ pub fn disks_of(dir: &Path, source: &str) -> HostSeen<Vec<DiskFacts>> {
 }
 
 /// Where sysfs has the device of this number.
-fn device(number: u64) -> HostSeen<PathBuf> {
+fn device(number: u64) -> Looked<PathBuf> {
     let link = PathBuf::from(format!(
         "/sys/dev/block/{}:{}",
         major(number),

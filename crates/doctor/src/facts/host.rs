@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::disk::controller;
-use crate::seen::{HostSeen, Texts, text, text_if_any};
+use crate::seen::{Looked, Texts, text, text_if_any};
 
 /// Between two looks at what the processors do.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ pub struct HostFacts {
     /// Network cards.
     pub cards: Vec<CardFacts>,
     /// What `logind.conf` and its parts say of RemoveIPC; nothing without systemd.
-    pub remove_ipc: Option<HostSeen<String>>,
+    pub remove_ipc: Option<Looked<String>>,
 }
 
 /// A network interface that is up.
@@ -201,7 +201,7 @@ fn cards() -> Vec<CardFacts> {
 }
 
 /// The last word on RemoveIPC, where systemd runs the host.
-fn remove_ipc() -> Option<HostSeen<String>> {
+fn remove_ipc() -> Option<Looked<String>> {
     if !Path::new("/run/systemd/system").is_dir() {
         return None;
     }

@@ -8,7 +8,7 @@ pub mod volume;
 
 use std::path::PathBuf;
 
-use crate::seen::HostSeen;
+use crate::seen::Looked;
 use crate::subject::Subject;
 use host::HostFacts;
 use network::NetworkFacts;
@@ -21,9 +21,9 @@ pub struct VolumeSeen {
     /// Its path.
     pub dir: PathBuf,
     /// What is there.
-    pub facts: HostSeen<VolumeFacts>,
+    pub facts: Looked<VolumeFacts>,
     /// What a write trial showed; nothing when none was wanted.
-    pub trial: Option<HostSeen<TrialFacts>>,
+    pub trial: Option<Looked<TrialFacts>>,
 }
 
 /// Everything that was looked at.

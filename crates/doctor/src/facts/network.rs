@@ -10,7 +10,7 @@ use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, ip_mtu, i
 use rustix::net::sockopt::{set_ip_mtu_discover, set_ipv6_mtu_discover};
 use serde_json::Value;
 
-use crate::seen::HostSeen;
+use crate::seen::Looked;
 use crate::subject::{NameNodeSubject, Subject};
 
 /// For a connection.
@@ -36,13 +36,13 @@ pub struct NetworkFacts {
     /// The name that the node registers under.
     pub host_name: String,
     /// What that name leads to.
-    pub addresses: HostSeen<Vec<IpAddr>>,
+    pub addresses: Looked<Vec<IpAddr>>,
     /// Those of them that are addresses of this host.
     pub own: Vec<IpAddr>,
     /// What each address is called.
-    pub back: Vec<(IpAddr, HostSeen<String>)>,
+    pub back: Vec<(IpAddr, Looked<String>)>,
     /// Whether the kernel's clock follows a server, and its largest error in microseconds.
-    pub synchronised: HostSeen<(bool, i64)>,
+    pub synchronised: Looked<(bool, i64)>,
     /// Connections to the own data ports at the name that is told to others.
     pub data_ports: Vec<(String, Reach)>,
     /// The NameNodes.
@@ -74,15 +74,15 @@ pub struct NameNodeFacts {
     /// Connections to it: the quickest of some.
     pub reach: Reach,
     /// Where it is.
-    pub address: HostSeen<SocketAddr>,
+    pub address: Looked<SocketAddr>,
     /// Largest packet that the way to it takes, bytes.
-    pub mtu: HostSeen<u32>,
+    pub mtu: Looked<u32>,
     /// Seconds that this host's clock is ahead of the NameNode's.
-    pub ahead_s: HostSeen<f64>,
+    pub ahead_s: Looked<f64>,
     /// Whether a request of many packets was answered as a small one was.
-    pub large: HostSeen<bool>,
+    pub large: Looked<bool>,
     /// `NameNodeInfo`, of one that is active.
-    pub info: HostSeen<Value>,
+    pub info: Looked<Value>,
     /// The class that chooses where replicas go, if the NameNode says so.
     pub chooser: Option<String>,
 }
@@ -90,7 +90,7 @@ pub struct NameNodeFacts {
 impl NetworkFacts {
     /// Looks; takes some seconds for each NameNode that does not answer.
     #[must_use]
-    pub fn of(subject: &Subject, synchronised: HostSeen<(bool, i64)>) -> Self {
+    pub fn of(subject: &Subject, synchronised: Looked<(bool, i64)>) -> Self {
         let uname = rustix::system::uname();
         let system = uname.nodename().to_string_lossy().into_owned();
         let host_name = subject.host_name.clone().unwrap_or(system);
@@ -140,7 +140,7 @@ impl NetworkFacts {
     }
 }
 
-fn resolve(host: &str) -> HostSeen<Vec<IpAddr>> {
+fn resolve(host: &str) -> Looked<Vec<IpAddr>> {
     let found = (host, 0)
         .to_socket_addrs()
         .map_err(|error| error.to_string())?;
@@ -275,13 +275,13 @@ fn namenode(of: &NameNodeSubject) -> NameNodeFacts {
     }
 }
 
-fn address_of(at: &HostPort) -> HostSeen<SocketAddr> {
+fn address_of(at: &HostPort) -> Looked<SocketAddr> {
     let found = (&*at.host, at.port).to_socket_addrs();
     let mut found = found.map_err(|error| format!("{at}: {error}"))?;
     found.next().ok_or_else(|| format!("{at} has no address"))
 }
 
-fn bean(page: &str) -> HostSeen<Value> {
+fn bean(page: &str) -> Looked<Value> {
     let mut page: Value = serde_json::from_str(page).map_err(|error| error.to_string())?;
     match page["beans"][0].take() {
         Value::Null => Err("its page has no such bean".to_owned()),
@@ -290,7 +290,7 @@ fn bean(page: &str) -> HostSeen<Value> {
 }
 
 /// Seconds that `now` is ahead of a date, which has whole seconds: one that has begun is not.
-fn ahead(now: SystemTime, date: &str) -> HostSeen<f64> {
+fn ahead(now: SystemTime, date: &str) -> Looked<f64> {
     let date = httpdate::parse_http_date(date).map_err(|error| error.to_string())?;
     Ok(match now.duration_since(date) {
         Ok(ahead) => (ahead.as_secs_f64() - 1.0).max(0.0),

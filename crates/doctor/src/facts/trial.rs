@@ -15,7 +15,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fcntl_setfl, st
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use serde::{Deserialize, Serialize};
 
-use crate::seen::{HostSeen, shown};
+use crate::seen::{Looked, shown};
 
 /// Bytes of a write.
 const PART: usize = 1 << 20;
@@ -47,7 +47,7 @@ pub struct TrialFacts {
 ///
 /// # Errors
 /// Why it cannot be tried: no room, no permission, a read-only file system.
-pub fn try_out(dir: &Path) -> HostSeen<TrialFacts> {
+pub fn try_out(dir: &Path) -> Looked<TrialFacts> {
     let failed = |error: std::io::Error| shown(dir, &error);
     let space = statvfs(dir).map_err(|error| shown(dir, &error.into()))?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);

@@ -11,7 +11,7 @@ use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
 
 use super::disk::{DiskFacts, disks_of};
-use crate::seen::{HostSeen, Texts, shown, text_if_any};
+use crate::seen::{Looked, Texts, shown, text_if_any};
 
 /// Length of runs whose measured rate counts, bytes.
 const LONG_RUN: u64 = 16 << 20;
@@ -22,17 +22,17 @@ pub struct VolumeFacts {
     /// Its path.
     pub dir: PathBuf,
     /// The directory itself; nothing where there is none.
-    pub folder: HostSeen<Option<FolderFacts>>,
+    pub folder: Looked<Option<FolderFacts>>,
     /// The file system that it is on, or would be made on.
-    pub mount: HostSeen<MountFacts>,
+    pub mount: Looked<MountFacts>,
     /// Its devices.
-    pub disks: HostSeen<Vec<DiskFacts>>,
+    pub disks: Looked<Vec<DiskFacts>>,
     /// Its room.
-    pub space: HostSeen<SpaceFacts>,
+    pub space: Looked<SpaceFacts>,
     /// What the file system counts of its own errors.
     pub errors: Texts,
     /// What `hayloft calibrate` measured there.
-    pub calibration: HostSeen<Option<CalibrationFacts>>,
+    pub calibration: Looked<Option<CalibrationFacts>>,
 }
 
 /// A directory.
@@ -125,7 +125,7 @@ impl VolumeFacts {
     }
 }
 
-fn folder_of(dir: &Path) -> HostSeen<Option<FolderFacts>> {
+fn folder_of(dir: &Path) -> Looked<Option<FolderFacts>> {
     let meta = match fs::metadata(dir) {
         Ok(meta) => meta,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -146,7 +146,7 @@ fn folder_of(dir: &Path) -> HostSeen<Option<FolderFacts>> {
     }))
 }
 
-fn space_of(dir: &Path) -> HostSeen<SpaceFacts> {
+fn space_of(dir: &Path) -> Looked<SpaceFacts> {
     let of = statvfs(dir).map_err(|error| shown(dir, &error.into()))?;
     let bytes = |blocks: u64| blocks.saturating_mul(of.f_frsize);
     Ok(SpaceFacts {
@@ -166,7 +166,7 @@ fn counted(source: &str) -> Texts {
     })
 }
 
-fn calibration_of(dir: &Path) -> HostSeen<Option<CalibrationFacts>> {
+fn calibration_of(dir: &Path) -> Looked<Option<CalibrationFacts>> {
     let read = Calibration::read(dir).map_err(|error| error.to_string())?;
     Ok(read.map(|measured| {
         let runs = || measured.runs.iter().filter(|run| run.run_bytes >= LONG_RUN);

@@ -9,7 +9,7 @@ use crate::facts::disk::DiskFacts;
 use crate::facts::host::HostFacts;
 use crate::facts::volume::{FolderFacts, MountFacts, SpaceFacts, VolumeFacts};
 use crate::facts::{Facts, VolumeSeen};
-use crate::finding::{HostFindings, Severity};
+use crate::finding::{Severity, Verdicts};
 use crate::seen::Texts;
 use crate::subject::{DirSubject, Subject};
 
@@ -161,7 +161,7 @@ fn what_was_not_seen_is_never_well() {
         ..volume("/data/1", sata("sda"))
     });
     for check in ["read-ahead", "scheduler", "sparse-disk", "shared-device"] {
-        let mut out = HostFindings::default();
+        let mut out = Verdicts::default();
         (crate::named(check).expect("a check").judge)(&facts, &mut out);
         assert_eq!(out.unseen.len(), 1, "{check}");
         assert_eq!(out.unseen[0].why, "permission denied");
