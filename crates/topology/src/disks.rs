@@ -74,7 +74,7 @@ pub fn seen_disks(sys: &Path) -> Result<Vec<SeenDisk>, String> {
 fn seen(dir: &Path, name: String) -> Option<SeenDisk> {
     let digits = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
     let is = |prefix: &&str| name.strip_prefix(*prefix).is_some_and(digits);
-    if NOT_DISKS.iter().any(|prefix| is(prefix)) {
+    if NOT_DISKS.iter().any(&is) {
         return None;
     }
     let number = |file: &str| small_file(&dir.join(file)).ok()?.parse::<u64>().ok();
@@ -83,7 +83,7 @@ fn seen(dir: &Path, name: String) -> Option<SeenDisk> {
     if size == 0 || no_disk {
         return None;
     }
-    let (place, reason) = match NETWORK_NAMES.iter().any(|prefix| is(prefix)) {
+    let (place, reason) = match NETWORK_NAMES.iter().any(is) {
         true => (DiskPlace::Network, "a network block device".to_owned()),
         false => place_of(dir, &name),
     };
