@@ -35,7 +35,7 @@ impl Hypervisor {
     }
 
     /// The texts of `fw_cfg`, those of them that are there.
-    fn texts_of_fw_cfg(&self) -> Result<Option<Told>, SourceSilence> {
+    fn fw_cfg(&self) -> Result<Option<Told>, SourceSilence> {
         let read = |name: &str| {
             let path = self.sys.join(FW_CFG).join(name).join("raw");
             let there = path.exists().then(|| small_file(&path)).transpose();
@@ -46,7 +46,7 @@ impl Hypervisor {
         Ok(told.map(|told| told.by("fw_cfg opt/io.hayloft")))
     }
 
-    fn text_of_tags(&self) -> Result<Option<Told>, SourceSilence> {
+    fn asset_tags(&self) -> Result<Option<Told>, SourceSilence> {
         for name in TAGS {
             let text = small_file(&self.sys.join(name)).unwrap_or_default();
             let mut words = text.split_whitespace();
@@ -104,9 +104,9 @@ impl TopologySource for Hypervisor {
     }
 
     fn ask(&self, _: &HttpAsker) -> Result<Whereabouts, SourceSilence> {
-        let told = match self.texts_of_fw_cfg()? {
+        let told = match self.fw_cfg()? {
             Some(told) => Some(told),
-            None => self.text_of_tags()?,
+            None => self.asset_tags()?,
         };
         let Some(told) = told else {
             return Err(format!(

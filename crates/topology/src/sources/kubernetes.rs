@@ -82,7 +82,7 @@ impl Kubernetes {
         Ok(format!("https://{host}:{port}").parse::<BaseUrl>()?)
     }
 
-    fn server_to_ask(&self) -> Result<(BaseUrl, SafeName), SourceSilence> {
+    fn server_and_node(&self) -> Result<(BaseUrl, SafeName), SourceSilence> {
         let api = self.api()?;
         let node = self.node.as_deref().ok_or(
             "the node's name is not known: give spec.nodeName as NODE_NAME or --kubernetes-node",
@@ -94,7 +94,7 @@ impl Kubernetes {
     }
 
     fn ask_server(&self, http: &HttpAsker) -> Result<(SafeName, Labels), SourceSilence> {
-        let (api, node) = self.server_to_ask()?;
+        let (api, node) = self.server_and_node()?;
         let token = small_file(&self.account.join("token"))?;
         let roots = trusted(&self.account.join("ca.crt"))?;
         let path = format!("/api/v1/nodes/{node}");
