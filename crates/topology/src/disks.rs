@@ -74,7 +74,7 @@ pub fn seen_disks(sys: &Path) -> Result<Vec<SeenDisk>, String> {
 fn seen(dir: &Path, name: String) -> Option<SeenDisk> {
     let digits = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
     let is = |prefix: &&str| name.strip_prefix(*prefix).is_some_and(digits);
-    if NOT_DISKS.iter().any(&is) {
+    if NOT_DISKS.iter().any(is) {
         return None;
     }
     let number = |file: &str| small_file(&dir.join(file)).ok()?.parse::<u64>().ok();
@@ -193,7 +193,8 @@ mod tests {
         let azure = "VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host0/target0:0:0";
         let azure = [format!("{azure}/0:0:0:0"), format!("{azure}/0:0:0:1")];
         let scsi = [("vendor", "Msft"), ("model", "Virtual Disk")];
-        let cases: [(&str, &str, &[(&str, &str)], DiskPlace); 16] = [
+        type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], DiskPlace);
+        let cases: [Case<'_>; 16] = [
             (
                 "nvme0n1",
                 "pci/n0",
