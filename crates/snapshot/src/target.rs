@@ -140,6 +140,9 @@ impl Target {
                 "it was altered: remove it",
             ));
         }
+        if len == 0 {
+            return Ok(Some(Bytes::new()));
+        }
         let read = self.operator.read_with(path).range(0..len).await;
         match read {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),

@@ -89,7 +89,7 @@ impl Way<'_> {
         let look = async {
             let mut bytes = self.source.open(replica).await?;
             let meta = MetaFile::new(&bytes.meta().await?, replica.block.num_bytes)?;
-            Ok(describe(replica, &meta, meta.composed_crc()))
+            Ok::<_, Stop>(describe(replica, &meta, meta.composed_crc()))
         };
         match settled(look.await)? {
             Uploaded::Stored(known) if known.meta_len == meta_len => Ok(Some(known)),

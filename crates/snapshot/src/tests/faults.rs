@@ -7,7 +7,7 @@ use bytes::Bytes;
 use opendal::layers::ChaosLayer;
 
 use super::setup::{
-    Node, all_of, memory, memory_of, operator, prune_options, restored, verified, verify_one,
+    Node, all_of, directory_of, memory, operator, prune_options, restored, verified, verify_one,
 };
 use crate::claim::{Claim, ClaimFor};
 use crate::{SnapshotErrorKind, Target, prune};
@@ -127,7 +127,7 @@ async fn a_store_that_fails_for_moments_loses_nothing() {
 
 #[tokio::test]
 async fn nothing_is_pruned_beside_a_snapshot_that_is_being_taken() {
-    let (target, node) = (memory_of("claims"), Node::new("uuid-1", "CID-1"));
+    let ((target, _dir), node) = (directory_of("claims"), Node::new("uuid-1", "CID-1"));
     node.fill(3);
     node.create(&target).await.expect("created");
     let creating = Claim::take(&target, "uuid-1", ClaimFor::Create).await;
@@ -165,7 +165,7 @@ async fn a_snapshot_waits_for_one_that_prunes() {
 
 #[tokio::test]
 async fn the_claim_of_a_killed_process_is_removed_after_a_while() {
-    let (target, node) = (memory_of("dead"), Node::new("uuid-1", "CID-1"));
+    let ((target, _dir), node) = (directory_of("dead"), Node::new("uuid-1", "CID-1"));
     node.fill(3);
     node.create(&target).await.expect("created");
     let claim = Claim::take(&target, "uuid-1", ClaimFor::Create)

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
-use super::setup::{Node, all_of, memory_of, prune_options, restored, verified, verify_one};
+use super::setup::{Node, all_of, directory_of, prune_options, restored, verified, verify_one};
 use crate::{list, prune};
 
 /// Does a work until it was asked `steps` times whether it goes on; `None` when it was cut off.
@@ -30,7 +30,7 @@ async fn a_snapshot_killed_anywhere_is_whole_or_none() {
     let replicas = node.fill(5);
     let (mut steps, mut none, mut done) = (0, 0, false);
     while !done {
-        let target = memory_of("killed");
+        let (target, _dir) = directory_of("killed");
         done = killed_after(steps, node.create(&target)).await.is_some();
         match list(&target, None).await.expect("lists").len() {
             0 => none += 1,
@@ -50,7 +50,7 @@ async fn a_snapshot_killed_anywhere_is_whole_or_none() {
 
 #[tokio::test]
 async fn a_restore_killed_anywhere_leaves_whole_replicas_and_goes_on() {
-    let (target, node) = (memory_of("source"), Node::new("uuid-1", "CID-1"));
+    let ((target, _dir), node) = (directory_of("source"), Node::new("uuid-1", "CID-1"));
     let replicas = node.fill(5);
     node.create(&target).await.expect("created");
     let (mut steps, mut partly, mut done) = (0, 0, false);
@@ -61,8 +61,11 @@ async fn a_restore_killed_anywhere_leaves_whole_replicas_and_goes_on() {
             .is_some();
         if !done {
             // What was on its way on another thread ends first, as the lock of the volume does.
-            while restored(&target, &other, false).await.is_err() {
-                tokio::task::yield_now().await;
+            for _ in 0..1000 {
+                if restored(&target, &other, false).await.is_ok() {
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         }
         let there = other.replicas();
@@ -79,7 +82,7 @@ async fn a_prune_killed_anywhere_breaks_no_snapshot() {
     let node = Node::new("uuid-1", "CID-1");
     let (mut steps, mut done) = (0, false);
     while !done {
-        let target = memory_of("pruned");
+        let (target, _dir) = directory_of("pruned");
         node.put(7, 1001, 50);
         node.create(&target).await.expect("created");
         node.remove(7, 1001);

@@ -6,7 +6,7 @@ mod setup;
 
 use hayloft_wire::ids::StorageType;
 
-use self::setup::{Node, all_of, memory, memory_of, options, prune_options, restored, verified};
+use self::setup::{Node, all_of, directory_of, memory, options, prune_options, restored, verified};
 use crate::{SnapshotErrorKind, SnapshotProgress, create, list, prune, restore};
 
 #[tokio::test]
@@ -68,9 +68,9 @@ async fn an_unchanged_second_run_writes_a_manifest_alone() {
 
 #[tokio::test]
 async fn a_large_replica_goes_in_parts() {
-    let (dir, node) = (memory_of("dir"), Node::new("uuid-1", "CID-1"));
-    for target in [memory(), dir] {
-        node.put(1, 1001, (20 << 20) + 77);
+    let ((directory, _dir), node) = (directory_of("dir"), Node::new("uuid-1", "CID-1"));
+    node.put(1, 1001, (20 << 20) + 77);
+    for target in [memory(), directory] {
         node.create(&target).await.expect("created");
         verified(&target).await;
         let other = Node::empty();
@@ -110,7 +110,7 @@ async fn nodes_share_a_prefix_and_not_a_folder() {
 
 #[tokio::test]
 async fn two_runs_of_one_node_at_once_are_two_snapshots() {
-    let (target, node) = (memory_of("dir"), Node::new("uuid-1", "CID-1"));
+    let ((target, _dir), node) = (directory_of("dir"), Node::new("uuid-1", "CID-1"));
     node.fill(6);
     let (one, other) = tokio::join!(node.create(&target), node.create(&target));
     let (one, other) = (one.expect("created"), other.expect("created"));

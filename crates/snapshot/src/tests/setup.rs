@@ -30,12 +30,21 @@ pub fn operator() -> Operator {
     Operator::new(Memory::default()).expect("memory").finish()
 }
 
-/// A store in a directory that stays until the test's process ends.
-pub fn memory_of(name: &str) -> Target {
-    let dir = TempDir::with_prefix(name)
-        .expect("temporary directory")
-        .keep();
-    Target::open(&format!("file://{}", dir.display())).expect("a directory")
+/// A directory in memory, if there is such: these tests wait for the device very often.
+fn scratch(name: &str) -> TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    let made = match memory.is_dir() {
+        true => TempDir::with_prefix_in(name, memory),
+        false => TempDir::with_prefix(name),
+    };
+    made.expect("temporary directory")
+}
+
+/// A store in a directory, which goes with what is given beside it.
+pub fn directory_of(name: &str) -> (Target, TempDir) {
+    let dir = scratch(name);
+    let target = Target::open(&format!("file://{}", dir.path().display()));
+    (target.expect("a directory"), dir)
 }
 
 /// All objects.
@@ -135,7 +144,7 @@ impl Node {
             pool: PoolId::new("BP-1-h-1").expect("valid"),
         };
         Self {
-            dir: tempfile::tempdir().expect("temporary directory"),
+            dir: scratch("node"),
             uuid: String::new(),
             pool,
         }
