@@ -198,7 +198,8 @@ fn killed(data: &Path) -> Result<()> {
     let left = std::fs::read_dir(data).map_or(1, Iterator::count);
     expect(left == 0, || {
         format!("{left} files are left of a trial that was killed")
-    })
+    })?;
+    all_ended(data)
 }
 
 pub fn file_systems() -> Result<Outcome> {
@@ -354,13 +355,18 @@ pub fn hung() -> Result<Outcome> {
     expect(unseen == 1, || format!("{:#}", said.report))?;
     drop(hung);
     // What was given up ends once the disk answers.
-    wait::until("its processes", seconds(30), || {
-        Ok(match left_over(&data) {
+    all_ended(&data)?;
+    passed()
+}
+
+/// Waits until no process looks at a directory any more.
+fn all_ended(data: &Path) -> Result<()> {
+    wait::until("the doctor's processes", seconds(30), || {
+        Ok(match left_over(data) {
             None => Seen::Done(()),
             Some(process) => Seen::NotYet(process.display().to_string()),
         })
-    })?;
-    passed()
+    })
 }
 
 /// A process that still looks at a directory.
