@@ -10,7 +10,7 @@ use hayloft_wire::ids::ExtendedBlock;
 use crate::background::verify_replica::{Looker, Pace};
 use crate::config::VolumeConfig;
 use crate::error::StoreError;
-use crate::transitions::{check_volume, volume_failure};
+use crate::transitions::check_volume;
 use crate::types::StoreEvent;
 
 pub use crate::layout::dirs::{DIR_MODE, FILE_MODE, make_dir, now_ms};
@@ -100,7 +100,7 @@ impl crate::Store {
 
     /// Takes a volume out of use as a failed one.
     pub async fn fail_volume(&self, volume: &Arc<Volume>) {
-        volume_failure::fail(&self.0, volume, "a test").await;
+        crate::transitions::volume_failure::fail(&self.0, volume, "a test").await;
     }
 
     /// Compares directories with memory now.
