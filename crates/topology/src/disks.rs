@@ -187,13 +187,16 @@ mod tests {
         std::os::unix::fs::symlink(&device, block.join("device")).expect("linked");
     }
 
+    /// Name, bus, files of the device, and where it is.
+    type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], DiskPlace);
+
     #[test]
     fn disks_of_clouds_and_machines_are_told_apart() {
         use DiskPlace::{Local, Network, Virtual};
         let azure = "VMBUS:00/f8b3781a-1e82-4818-a1c3-63d806ec15bb/host0/target0:0:0";
         let azure = [format!("{azure}/0:0:0:0"), format!("{azure}/0:0:0:1")];
         let scsi = [("vendor", "Msft"), ("model", "Virtual Disk")];
-        let cases: [(&str, &str, &[(&str, &str)], DiskPlace); 16] = [
+        let cases: [Case<'_>; 16] = [
             (
                 "nvme0n1",
                 "pci/n0",
