@@ -18,7 +18,7 @@
 //!    durable, what dropping does not do.
 //! 6. [`engines`]: the engines by name ([`engine_by_name`]), and which one works in a directory
 //!    ([`engine_for`]). [`decorators`]: metering, faults, around any engine. [`WriteBehind`] and
-//!    [`write_pair`]: what callers do with any file.
+//!    [`mod@write_pair`]: what callers do with any file.
 //! 7. [`calibrate`]: what a volume's device was measured to do, kept beside the data, and what a
 //!    disk is told of it.
 //!
