@@ -93,9 +93,7 @@ impl Parity {
         }
         let records = newest.into_values();
         let looks = records.flat_map(|record| self.take_in(record, &lists));
-        let looks = looks.collect();
-        self.taken_in.store(true, Ordering::Relaxed);
-        looks
+        looks.collect()
     }
 
     /// Takes in what lies on a volume that could not be listed before, and looks whether another

@@ -229,8 +229,6 @@ pub struct Parity {
     panics: std::sync::atomic::AtomicBool,
     /// When files without a record are looked for next; `None`: they were.
     clean_at: Mutex<Option<Instant>>,
-    /// Groups were taken in since the last round.
-    taken_in: AtomicBool,
     /// Requests that were carried out and whose files cannot be removed.
     stuck_requests: Mutex<HashMap<std::path::PathBuf, std::time::SystemTime>>,
     /// How far the scan is.
@@ -297,7 +295,6 @@ impl Parity {
             #[cfg(test)]
             panics: std::sync::atomic::AtomicBool::default(),
             clean_at: Mutex::new(Some(Instant::now())),
-            taken_in: AtomicBool::new(false),
             stuck_requests: Mutex::default(),
             scan: Mutex::default(),
             published: Mutex::default(),

@@ -23,7 +23,7 @@ const NAMES_MAX: usize = 4 << 20;
 /// No task writes a file under a name for the time being for so long.
 const LEFTOVER: Duration = Duration::from_secs(3600);
 
-/// A record that outlived its group is removed after so long.
+/// A record that outlived its group is removed after so long where a disk was exchanged.
 const OUTLIVED: Duration = Duration::from_secs(3600);
 
 /// Files that could not be removed are looked for again after so long.
@@ -234,30 +234,30 @@ impl Parity {
 
     /// Groups that were dissolved while a volume kept a copy of their record: what the copy says of
     /// their members is out of date, and they would count as lost for ever. They count for nothing
-    /// at once, and go after an hour: a disk that comes back may say otherwise.
+    /// at once, and go when nothing can come back.
     pub(super) async fn dissolve_leftovers(&self) {
-        let taken_in = self.taken_in.swap(false, Ordering::Relaxed);
         let mut gone = Vec::new();
         {
             let mut table = self.table();
             let suspects = table.iter().filter(|group| group.lacks_copy);
-            let suspects = suspects.filter(|group| taken_in || group.leftover.is_some());
-            let is_leftover = |group: &TableGroup| (group.record.id, self.is_leftover(group));
-            let judged: Vec<_> = suspects.map(is_leftover).collect();
-            for (id, is_leftover) in judged {
+            let goes_after = |group: &TableGroup| (group.record.id, self.outlived(group));
+            let judged: Vec<_> = suspects.map(goes_after).collect();
+            for (id, goes_after) in judged {
                 let Some(group) = table.get_mut(id) else {
                     continue;
                 };
-                if !is_leftover {
+                // What decodes was not dissolved.
+                group.lacks_copy = !group.decodes();
+                let Some(goes_after) = goes_after else {
                     group.leftover = None;
                     continue;
-                }
+                };
                 if group.leftover.is_none() {
-                    info!(group = %id, "a parity record has outlived its group: its members do \
-                        not count, and it is removed in an hour");
+                    info!(group = %id, goes_after_s = goes_after.as_secs(), "a parity record has \
+                        outlived its group: its members do not count");
                 }
                 let since = *group.leftover.get_or_insert_with(Instant::now);
-                if since.elapsed() >= OUTLIVED {
+                if since.elapsed() >= goes_after {
                     gone.push(id);
                 }
             }
@@ -267,29 +267,38 @@ impl Parity {
         }
     }
 
-    /// Whether a volume has no copy of the record where there should be one, and what the group has
-    /// decodes nothing, also with what a disk has that may come back.
-    fn is_leftover(&self, group: &TableGroup) -> bool {
+    /// After how long a group goes whose record outlived it: a volume has no copy of the record
+    /// where there should be one, and what the group has decodes nothing, also with what a disk has
+    /// that may come back. `None` for a group that stays.
+    ///
+    /// It goes at once where every unit's own storage is there. A directory that stands for an
+    /// exchanged disk may be given that disk again.
+    fn outlived(&self, group: &TableGroup) -> Option<Duration> {
         let record = &group.record;
         let committed = group.phase == GroupPhase::Committed;
         if !committed || group.decodes() || !locks::lock(&self.unlisted).is_empty() {
-            return false;
+            return None;
         }
         let members = record.members.iter().map(|m| (&m.storage, &m.root));
-        let mut units = members.chain(record.parity.iter().map(|p| (&p.storage, &p.root)));
+        let units = members.chain(record.parity.iter().map(|p| (&p.storage, &p.root)));
         let places = self.places();
-        units.all(|(storage, root)| {
-            let is_its = |place: &&UnitPlace| {
-                let volume = &place.volume;
-                volume.info.id == *storage || volume.root == Path::new(&**root)
-            };
-            places.iter().find(is_its).is_some_and(|place| {
-                let pool = place.store.pool(&record.pool);
-                let known = |pool: &Arc<Pool>| pool.protection_known.load(Ordering::Acquire);
-                let loaded = pool.is_ok_and(|pool| known(&pool));
-                loaded && place.volume.slice(&record.pool).is_some() && self.answers(&place.volume)
-            })
-        })
+        let mut goes_after = Duration::ZERO;
+        for (storage, root) in units {
+            let own = places.iter().find(|p| p.volume.info.id == *storage);
+            let in_its_place = || places.iter().find(|p| p.volume.root == Path::new(&**root));
+            if own.is_none() {
+                goes_after = OUTLIVED;
+            }
+            let place = own.or_else(in_its_place)?;
+            let pool = place.store.pool(&record.pool);
+            let known = |pool: &Arc<Pool>| pool.protection_known.load(Ordering::Acquire);
+            let loaded = pool.is_ok_and(|pool| known(&pool));
+            if !loaded || place.volume.slice(&record.pool).is_none() || !self.answers(&place.volume)
+            {
+                return None;
+            }
+        }
+        Some(goes_after)
     }
 
     /// Whether a group has this file, or may have.

@@ -212,8 +212,11 @@ impl Parity {
     pub(super) async fn write_dirty(&self) {
         let dirty: Vec<_> = {
             let table = self.table();
-            // What outlived its group is not made whole again.
-            let dirty = |group: &&TableGroup| group.dirty && group.leftover.is_none();
+            // What outlived its group is not made whole again, nor what may have: that a copy is
+            // missing is all that tells.
+            let suspect = |group: &TableGroup| group.lacks_copy && !group.decodes();
+            let whole = |group: &TableGroup| group.leftover.is_none() && !suspect(group);
+            let dirty = |group: &&TableGroup| group.dirty && whole(group);
             let groups = table.iter().filter(dirty);
             groups.map(|group| group.record.id).collect()
         };

@@ -117,6 +117,8 @@ impl Lab {
         namenode.write_conf(&conf, false)?;
         namenode.start(&[])?;
         namenode.wait_live(2, seconds(60))?;
+        // The one before has a connection to the NameNode that is gone.
+        self.fs = self.cluster.driver()?;
         self.expect_racks()?;
         self.fs.put("/file", 1 << 20, 1, serde_json::json!({}))?;
         let blocks = self.fs.blocks("/file")?;
