@@ -90,6 +90,7 @@ impl ClientSettings {
         let call_timeout = config.get(&keys::IPC_RPC_TIMEOUT);
         Self {
             rpc: RpcOptions {
+                security: None,
                 user: String::new(),
                 real_user: None,
                 connect_timeout: config.get(&keys::IPC_CONNECT_TIMEOUT),

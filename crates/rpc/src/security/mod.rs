@@ -1,0 +1,35 @@
+//! Kerberos on RPC connections, what client and server share.
+//!
+//! - `login`: who this process is, from a keytab or a ticket cache, renewed in time
+//! - `name_rules`: `hadoop.security.auth_to_local`: the short names of principals
+//! - `off_threads`: calls that block, kept off the async threads and within limits
+//! - `quality`: what is agreed at the end of a SASL exchange by GSSAPI (RFC 4752)
+//! - `server_principal`: whom a server has to be
+//! - `wrapping`: frames inside `WRAP` messages, once integrity or privacy is agreed
+
+mod login;
+pub mod name_rules;
+mod off_threads;
+mod quality;
+mod server_principal;
+mod wrapping;
+
+pub use login::{KerberosLogin, LoginSource};
+pub use quality::{LayerOffer, RpcQuality};
+pub use server_principal::ServerPrincipal;
+
+pub(crate) use off_threads::{BlockedCall, off_threads};
+pub(crate) use wrapping::Wrapping;
+
+use std::sync::Arc;
+
+/// How a client's connections prove who they are, and to whom.
+#[derive(Clone, Debug)]
+pub struct RpcSecurity {
+    /// Who we are.
+    pub login: Arc<KerberosLogin>,
+    /// Whom the server has to be.
+    pub server: ServerPrincipal,
+    /// What protects the bytes, the most wanted first (`hadoop.rpc.protection`); not empty.
+    pub qualities: Arc<[RpcQuality]>,
+}

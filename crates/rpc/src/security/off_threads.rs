@@ -1,0 +1,50 @@
+//! Calls that block, kept off the async threads and within limits.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use hayloft_gss::GssError;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Calls of Kerberos that run at the same time. One that waits for a KDC which does not answer
+/// keeps its place, so that threads never pile up.
+const CALLS_MAX: usize = 8;
+
+/// Why a call of Kerberos gave nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum BlockedCall {
+    #[error(transparent)]
+    Failed(#[from] GssError),
+    #[error(
+        "Kerberos gave no answer within {0:?}: see that a KDC of krb5.conf and the name servers \
+         answer"
+    )]
+    Slow(Duration),
+    #[error("a call of Kerberos broke off: see the error above, and report it")]
+    Broken,
+}
+
+/// Runs a call that may block, and waits for it at most `limit`.
+pub(crate) async fn off_threads<T: Send + 'static>(
+    limit: Duration,
+    call: impl FnOnce() -> Result<T, GssError> + Send + 'static,
+) -> Result<T, BlockedCall> {
+    static PLACES: OnceLock<Arc<Semaphore>> = OnceLock::new();
+    let places = Arc::clone(PLACES.get_or_init(|| Arc::new(Semaphore::new(CALLS_MAX))));
+    let called = async move {
+        let place = places.acquire_owned().await;
+        // The place is held until the call is over, whether or not someone still waits.
+        let run = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            call()
+        });
+        run.await
+    };
+    match timeout(limit, called).await {
+        Ok(Ok(done)) => Ok(done?),
+        Ok(Err(_)) => Err(BlockedCall::Broken),
+        Err(_) => Err(BlockedCall::Slow(limit)),
+    }
+}
