@@ -11,9 +11,7 @@ use tokio::time::Instant;
 
 use super::actor_news::{Actor, Phase};
 use super::pool_service::PoolService;
-use super::registration_checks::{
-    Namespace, demands_authorization, may_succeed_later, no_keys,
-};
+use super::registration_checks::{Namespace, demands_authorization, may_succeed_later, no_keys};
 use super::token_keys;
 use hayloft_conf::keys;
 use hayloft_rpc::{RpcError, Trouble};
@@ -53,8 +51,7 @@ pub(super) async fn handshake(actor: &Actor, service: &PoolService) -> Result<()
         lasting: false,
     })?;
     // Before the pool counts as registered: no heartbeat and no read comes first.
-    token_keys::at_registration(service, actor, &namespace, &answer.keys)
-        .map_err(Refusal::ours)?;
+    token_keys::at_registration(service, actor, &namespace, &answer.keys).map_err(Refusal::ours)?;
     // Heartbeats carry the registration, and need not carry keys.
     answer.keys = no_keys();
     let uuid = &answer.datanode_id.datanode_uuid;

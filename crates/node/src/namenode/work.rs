@@ -24,7 +24,8 @@ impl Targets {
     /// What a token for the copy has to permit: to write to each of these storages.
     #[must_use]
     pub fn access(&self) -> Access {
-        let types = (0..self.nodes.len()).map(|at| StorageType::from_wire(self.types.get(at).copied()));
+        let type_of = |at: usize| StorageType::from_wire(self.types.get(at).copied());
+        let types = (0..self.nodes.len()).map(type_of);
         Access {
             mode: AccessMode::Write,
             storage_types: types.collect(),

@@ -47,11 +47,6 @@ pub(super) fn sign(algorithm: KeyGenerator, key: &Secret, message: &[u8]) -> Sec
 
 /// Whether `code` is the code of `message` under `key`. How long this takes does not depend on
 /// where the two differ.
-pub(super) fn verify(
-    algorithm: KeyGenerator,
-    key: &Secret,
-    message: &[u8],
-    code: &[u8],
-) -> bool {
+pub(super) fn verify(algorithm: KeyGenerator, key: &Secret, message: &[u8], code: &[u8]) -> bool {
     hmac::verify(&keyed(algorithm, key), message, code).is_ok()
 }

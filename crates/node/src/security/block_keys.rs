@@ -224,7 +224,10 @@ impl KeyRing {
     /// together are too many.
     fn bound(&mut self) {
         while self.keys.len() > 2 * MAX_BLOCK_KEYS {
-            let others = self.keys.iter().filter(|(id, _)| Some(**id) != self.current);
+            let others = self
+                .keys
+                .iter()
+                .filter(|(id, _)| Some(**id) != self.current);
             let Some(first) = others.min_by_key(|(_, key)| key.expiry_millis) else {
                 return;
             };

@@ -14,11 +14,11 @@ use hayloft_wire::ids::ExtendedBlock;
 
 const POOL: &str = "BP-1-10.0.0.1-1700000000000";
 /// Of user hdfs, for block 1073741825, READ and WRITE, until 2100, with key -1234567.
-const LEGACY: &str = "8a03bb2cc3d8008512d68600000004686466730000001b42502d312d31302e302e302e312d3137\
-    30303030303030303030308c4000000102045245414405575249544502044449534b03535344020000000444532d31\
-    0000000444532d32";
-const PROTOBUF: &str = "0880b08fe6b27710f9d2b4ff0f1a0468646673221b42502d312d31302e302e302e312d313730\
-    303030303030303030302881808080043001300238013802420444532d31420444532d32";
+const LEGACY: &str = "8a03bb2cc3d8008512d68600000004686466730000001b42502d312d31302e302e302e312d\
+    313730303030303030303030308c4000000102045245414405575249544502044449534b03535344020000000444\
+    532d310000000444532d32";
+const PROTOBUF: &str = "0880b08fe6b27710f9d2b4ff0f1a0468646673221b42502d312d31302e302e302e312d\
+    313730303030303030303030302881808080043001300238013802420444532d31420444532d32";
 /// Passwords of the two under the key 0102030405060708, and of the nonce 0908070605040302.
 const SHA1: [&str; 3] = [
     "1c051bdeedc914e6e10fdf73b8c7dc00b9f2083a",
@@ -90,7 +90,9 @@ fn passwords_are_those_of_hadoop() {
         let tokens = with_key(algorithm);
         for (identifier, password) in [LEGACY, PROTOBUF].into_iter().zip(expected) {
             let identifier = unhex(identifier);
-            let known = tokens.token_password(&identifier).expect("the key is there");
+            let known = tokens
+                .token_password(&identifier)
+                .expect("the key is there");
             assert_eq!(known.password.expose(), &unhex(password)[..]);
             assert_eq!(known.identifier.block_id, 1_073_741_825);
             let token = Token {
@@ -139,7 +141,10 @@ fn a_token_made_here_is_believed_by_another_node() {
         };
         let token = maker.make(&block(3), access.clone()).expect("a key");
         let is_protobuf = token.identifier.first().is_some_and(|first| *first < 128);
-        assert_eq!((token.kind.as_str(), is_protobuf), ("HDFS_BLOCK_TOKEN", protobuf));
+        assert_eq!(
+            (token.kind.as_str(), is_protobuf),
+            ("HDFS_BLOCK_TOKEN", protobuf)
+        );
         assert_eq!(other.check(&token, &block(3), &access), Ok(()));
         let wanted = Access {
             storage_ids: vec![String::new()],
@@ -147,7 +152,10 @@ fn a_token_made_here_is_believed_by_another_node() {
         };
         assert!(matches!(
             other.check(&token, &block(3), &wanted),
-            Err(TokenRefused::Storage { what: "StorageIDs", .. })
+            Err(TokenRefused::Storage {
+                what: "StorageIDs",
+                ..
+            })
         ));
     }
 }
@@ -174,7 +182,10 @@ fn nothing_passes_before_a_namenode_has_spoken() {
     tokens
         .take_keys(&pool(), &handed(&[key(1, b"k", FAR)]), true)
         .expect("few");
-    assert_eq!(asked(&tokens), Err(TokenRefused::Identifier(TokenError::Empty)));
+    assert_eq!(
+        asked(&tokens),
+        Err(TokenRefused::Identifier(TokenError::Empty))
+    );
     tokens.forget(&pool());
     assert_eq!(asked(&tokens), Err(TokenRefused::NoKeys(POOL.to_owned())));
 }
@@ -204,14 +215,18 @@ fn the_current_key_is_the_actives_and_expired_ones_go() {
         identifier.expect("decodes").key_id
     };
     // A standby's serves where there is no other.
-    keys.merge(&handed(&[key(1, b"standby", 100)]), false, 0).expect("few");
+    keys.merge(&handed(&[key(1, b"standby", 100)]), false, 0)
+        .expect("few");
     assert_eq!(signed_with(), 1);
-    keys.merge(&handed(&[key(2, b"active", 50)]), true, 0).expect("few");
+    keys.merge(&handed(&[key(2, b"active", 50)]), true, 0)
+        .expect("few");
     assert_eq!(signed_with(), 2);
-    keys.merge(&handed(&[key(3, b"standby", 100)]), false, 10).expect("few");
+    keys.merge(&handed(&[key(3, b"standby", 100)]), false, 10)
+        .expect("few");
     assert_eq!((signed_with(), keys.count()), (2, 3));
     // Key 2 is over.
-    keys.merge(&handed(&[key(4, b"active", 200)]), true, 60).expect("few");
+    keys.merge(&handed(&[key(4, b"active", 200)]), true, 60)
+        .expect("few");
     assert_eq!((signed_with(), keys.count()), (4, 3));
     let old = BlockTokenIdentifier {
         expiry_millis: 1000,
@@ -237,7 +252,8 @@ fn keys_have_limits_and_an_empty_one_is_none() {
         let some: Vec<_> = (from..from + 4000)
             .map(|id| key(id, b"k", FAR + u64::from(id.cast_unsigned())))
             .collect();
-        keys.merge(&handed(&some), true, 0).expect("within the limit");
+        keys.merge(&handed(&some), true, 0)
+            .expect("within the limit");
     }
     assert_eq!(keys.count(), 8192);
 }
@@ -247,16 +263,23 @@ fn no_text_shows_a_secret() {
     let secret = b"hunter2!";
     let handed = handed(&[key(1, secret, FAR)]);
     let tokens = with_key(KeyGenerator::HmacSha1);
-    let password = tokens.token_password(&unhex(LEGACY)).expect("the key is there");
+    let password = tokens
+        .token_password(&unhex(LEGACY))
+        .expect("the key is there");
     let encryption = tokens.data_encryption_key(&pool()).expect("a key");
-    let token = tokens.make(&block(1), Access::to(AccessMode::Read)).expect("a key");
+    let token = tokens
+        .make(&block(1), Access::to(AccessMode::Read))
+        .expect("a key");
     let texts = [
         format!("{handed:?}"),
         format!("{tokens:?} {password:?} {encryption:?} {token:?}"),
         format!("{:?}", BlockKeysOfPool::new(pool())),
     ];
     for text in texts {
-        assert!(!text.contains("hunter2") && !text.contains("28, 5, 27"), "{text}");
+        assert!(
+            !text.contains("hunter2") && !text.contains("28, 5, 27"),
+            "{text}"
+        );
     }
     assert_eq!(format!("{:?}", password.password), "Secret");
     assert_eq!(format!("{:?}", handed.current_key), "BlockKey(1)");

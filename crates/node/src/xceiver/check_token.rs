@@ -69,12 +69,12 @@ impl<'a> Asked<'a> {
             OpRequest::ReadBlock(r) => (&r.block, &r.message.header.base_header, read()),
             OpRequest::BlockChecksum(r) => (&r.block, &r.message.header, read()),
             OpRequest::BlockGroupChecksum(r) => (&r.block, &r.message.header, read()),
-            OpRequest::CopyBlock(r) => {
-                (&r.block, &r.message.header, Access::to(AccessMode::Copy))
-            }
-            OpRequest::TransferBlock(r) => {
-                (&r.block, &r.message.header.base_header, transfer(&r.message))
-            }
+            OpRequest::CopyBlock(r) => (&r.block, &r.message.header, Access::to(AccessMode::Copy)),
+            OpRequest::TransferBlock(r) => (
+                &r.block,
+                &r.message.header.base_header,
+                transfer(&r.message),
+            ),
             OpRequest::ReplaceBlock(r) => (&r.block, &r.message.header, replace(&r.message)),
             OpRequest::RequestShortCircuitFds(_)
             | OpRequest::RequestShortCircuitShm(_)
@@ -130,7 +130,9 @@ impl<'a> Asked<'a> {
 
 fn types(from_wire: &[i32]) -> Vec<StorageType> {
     let types = from_wire.iter();
-    types.map(|&number| StorageType::from_wire(Some(number))).collect()
+    types
+        .map(|&number| StorageType::from_wire(Some(number)))
+        .collect()
 }
 
 fn transfer(message: &OpTransferBlock) -> Access {

@@ -242,7 +242,12 @@ fn report(x: &Xceivers, op: Op, conn: &Conn, error: &XferError) {
         }
         XferError::Token(_) => {
             if let Some(skipped) = x.log_limit().may_log() {
-                tracing::warn!(op, peer, skipped, "block token verification failed: {error}");
+                tracing::warn!(
+                    op,
+                    peer,
+                    skipped,
+                    "block token verification failed: {error}"
+                );
             }
         }
         XferError::Protocol { .. } => {

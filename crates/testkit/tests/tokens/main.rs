@@ -1,6 +1,6 @@
 //! Block tokens of a stock NameNode: nodes of both kinds check each other's and those of stock
-//! clients, keys are rolled each minute, and tokens live a minute. [`attacks`]: requests whose token
-//! does not permit them.
+//! clients, keys are rolled each minute, and tokens live a minute. [`attacks`]: requests whose
+//! token does not permit them.
 
 mod attacks;
 

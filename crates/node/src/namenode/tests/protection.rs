@@ -48,7 +48,9 @@ fn block() -> ExtendedBlock {
 
 fn believes(node: &Node) -> Result<(), TokenRefused> {
     let read = Access::to(AccessMode::Read);
-    node.services.block_tokens().check(&token(), &block(), &read)
+    node.services
+        .block_tokens()
+        .check(&token(), &block(), &read)
 }
 
 #[tokio::test]

@@ -149,7 +149,9 @@ impl Node {
         let node = Self::beside(None, engine, Settings::default(), &[StorageType::Disk]).await;
         let tokens = &node.notes.tokens;
         tokens.agree(true).expect("the first to say");
-        tokens.take_keys(&pool(), keys, true).expect("within limits");
+        tokens
+            .take_keys(&pool(), keys, true)
+            .expect("within limits");
         node
     }
 

@@ -105,7 +105,10 @@ async fn a_reader_needs_a_token_of_this_key_block_time_and_mode() {
     cut.password = reader.password.slice(..19);
     let mut other_user = reader.clone();
     let mut bytes = reader.identifier.to_vec();
-    let at = bytes.windows(4).position(|four| four == b"hdfs").expect("there");
+    let at = bytes
+        .windows(4)
+        .position(|four| four == b"hdfs")
+        .expect("there");
     bytes[at..at + 4].copy_from_slice(b"root");
     other_user.identifier = bytes.into();
     let expired = made_with(&keys(1, 0), 1, Access::to(AccessMode::Read));
@@ -179,7 +182,10 @@ async fn a_writer_needs_the_storages_of_all_nodes() {
         }
     }
     // Two nodes of one type need it twice, and ids that come with targets are looked at.
-    for (id, access) in [(2, access(&[disk], &[])), (3, access(&[disk, disk], &["a", "c"]))] {
+    for (id, access) in [
+        (2, access(&[disk], &[])),
+        (3, access(&[disk, disk], &["a", "c"])),
+    ] {
         let mut request = write_of(&node, id, made_with(&keys, id, access));
         request.targets = vec![node.info()];
         request.target_storage_types = vec![disk.into()];
@@ -258,7 +264,9 @@ async fn copies_and_pipelines_carry_tokens_of_their_own() {
         types: vec![StorageType::Disk.into()],
         storage_ids: vec!["DS-any".to_owned()],
     };
-    transfer_block(&source.x, &wanted, targets).await.expect("sent");
+    transfer_block(&source.x, &wanted, targets)
+        .await
+        .expect("sent");
     assert_eq!(Purpose::REPLICATION.client_name, "");
     for node in [&target, &mirror] {
         node.until_received(1, 300_000).await;

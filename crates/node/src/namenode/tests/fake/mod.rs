@@ -19,7 +19,8 @@ use hayloft_wire::proto::datanode::{
 };
 use hayloft_wire::proto::hdfs::RollingUpgradeStatus;
 use hayloft_wire::proto::hdfs_server::{
-    ExportedBlockKeys, NamespaceInfo, NnHaState, NnHaStatusHeartbeat, StorageInfo as WireStorageInfo, VersionResponse,
+    ExportedBlockKeys, NamespaceInfo, NnHaState, NnHaStatusHeartbeat,
+    StorageInfo as WireStorageInfo, VersionResponse,
 };
 use hayloft_wire::rpc::{self, IncomingFrame, RpcErrorCode, RpcRequestHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
