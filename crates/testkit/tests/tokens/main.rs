@@ -5,15 +5,15 @@
 mod attacks;
 
 use hayloft_testkit::error::Result;
+use hayloft_testkit::files::BlockOnNode;
 use hayloft_testkit::hadoop::class;
-use hayloft_testkit::node::{Kind, NodeSpec};
+use hayloft_testkit::node::{Kind, NodeSpec, VolumeSpec};
 use hayloft_testkit::striped::{EC_CELL, EcPolicy};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
 use serde_json::json;
 use std::process::ExitCode;
-use std::thread::sleep;
 
 /// Block size of the cluster's clients, bytes.
 const BLOCK: u64 = 2 << 20;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
             if protobuf {
                 continue;
             }
-            on.case("the_balancer_moves_blocks", |lab| lab.balancer());
+            on.case("the_mover_moves_blocks", |lab| lab.mover());
             on.case("keys_are_rolled_under_a_reader_and_a_writer", |lab| {
                 lab.rolled()
             });
@@ -60,6 +60,11 @@ fn main() -> ExitCode {
         }
         Ok(())
     })
+}
+
+fn with_archive(kind: Kind) -> NodeSpec {
+    let archive = VolumeSpec::typed("ARCHIVE");
+    NodeSpec::new(kind).volumes(vec![VolumeSpec::default(), archive])
 }
 
 struct Lab {
@@ -72,8 +77,9 @@ impl Lab {
         let silent = NodeSpec::new(Kind::Hayloft).conf("dfs.block.access.token.enable", false);
         let cluster = Cluster::builder("tokens")
             .node(silent)
-            .nodes(OURS - 1, Kind::Hayloft)
-            .nodes(1, Kind::Apache)
+            .nodes(OURS - 2, Kind::Hayloft)
+            .node(with_archive(Kind::Hayloft))
+            .node(with_archive(Kind::Apache))
             .conf("dfs.blocksize", BLOCK)
             .conf("dfs.client.socket-timeout", 10_000)
             .conf("dfs.block.access.token.enable", true)
@@ -140,7 +146,9 @@ impl Lab {
                 expect_eq(path, &now["hex"], &sum["hex"])?;
             }
             self.wait_dead(&xfer)?;
-            self.cluster.node(victim).wipe()?;
+            for file in self.cluster.node(victim).all_block_files() {
+                std::fs::remove_file(&file).map_err(TestkitError::file("removing", &file))?;
+            }
             self.cluster.start_node(victim)?;
             self.cluster.wait_all_live()?;
             self.fs.wait_striped(&paths, policy, &[], seconds(120))?;
@@ -154,7 +162,8 @@ impl Lab {
     /// Waits until the NameNode counts one node less.
     fn wait_dead(&mut self, xfer: &str) -> Result<()> {
         println!("tokens:   {xfer} is gone");
-        self.cluster.namenode(0).wait_live(OURS, seconds(60))
+        self.cluster.namenode(0).wait_live(OURS, seconds(60))?;
+        Ok(())
     }
 
     /// The client asks for another node, and one of the others copies to it.
@@ -216,35 +225,31 @@ impl Lab {
         passed()
     }
 
-    fn balancer(&mut self) -> Result<Outcome> {
+    /// Down to ARCHIVE, which one node of each kind has, and back: REPLACE_BLOCK within and
+    /// between nodes.
+    fn mover(&mut self) -> Result<Outcome> {
         self.cluster.heal()?;
-        for node in 1..=OURS {
-            self.cluster.node(node).stop()?;
-        }
-        self.cluster.namenode(0).wait_live(1, seconds(60))?;
-        sleep(seconds(8));
+        self.fs.fs(&["-mkdir", "/moved"])?;
+        let bytes = 10 * BLOCK + 123;
         let one = json!({"replication": 1});
-        self.fs.put("/lopsided", 60 * BLOCK, 5, one)?;
-        for node in 1..=OURS {
-            self.cluster.start_node(node)?;
-        }
-        self.cluster.wait_all_live()?;
-        wait::until("blocks on three nodes", seconds(120), || {
-            let run = self.fs.tool(class::BALANCER, &["-threshold", "1"])?;
+        self.fs.put("/moved/f", bytes, 3, one)?;
+        for (policy, wanted) in [("COLD", "ARCHIVE"), ("HOT", "DISK")] {
+            let args = ["-setStoragePolicy", "-path", "/moved", "-policy", policy];
+            self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+            let run = self.fs.tool(class::MOVER, &["-p", "/moved"])?;
             expect(run.code == 0, || {
-                format!("balancer: {} {}{}", run.code, run.out, run.err)
+                format!("mover: {} {}{}", run.code, run.out, run.err)
             })?;
-            let blocks = self.fs.blocks("/lopsided")?;
-            let mut holders: Vec<String> = blocks.into_iter().flat_map(|b| b.nodes).collect();
-            holders.sort();
-            holders.dedup();
-            Ok(if holders.len() >= 3 {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("only on {holders:?}: {}", run.out))
-            })
-        })?;
-        self.fs.check("/lopsided", 60 * BLOCK, 5)?;
+            wait::until(wanted, seconds(60), || {
+                let blocks = self.fs.blocks("/moved/f")?;
+                let on = |block: &BlockOnNode| block.types.iter().all(|t| t == wanted);
+                Ok(match blocks.iter().all(on) {
+                    true => Seen::Done(()),
+                    false => Seen::NotYet(format!("{blocks:?}")),
+                })
+            })?;
+            self.fs.check("/moved/f", bytes, 3)?;
+        }
         passed()
     }
 

@@ -9,7 +9,7 @@ use hayloft_wire::proto::hdfs_server::{BlockKey, ExportedBlockKeys};
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Stage, Status};
 
-use super::super::{Purpose, transfer_block};
+use super::super::transfer_block;
 use super::client::{Client, Pipeline, write_request};
 use super::node::Node;
 use super::{block, crc32c, pattern, pool};
@@ -267,7 +267,6 @@ async fn copies_and_pipelines_carry_tokens_of_their_own() {
     transfer_block(&source.x, &wanted, targets)
         .await
         .expect("sent");
-    assert_eq!(Purpose::REPLICATION.client_name, "");
     for node in [&target, &mirror] {
         node.until_received(1, 300_000).await;
         let token = good(1, AccessMode::Read);
