@@ -109,8 +109,7 @@ impl Lab {
             let path = format!("/file-{seed}");
             self.fs.put(&path, 3 * BLOCK + 777, seed, json!({}))?;
             self.fs.check(&path, 3 * BLOCK + 777, seed)?;
-            self.fs
-                .put(&path, BLOCK, seed, json!({"appendTo": true}))?;
+            self.fs.put(&path, BLOCK, seed, json!({"appendTo": true}))?;
             self.fs.wait_replicas(&path, 3, seconds(60))?;
             self.fs.check(&path, 4 * BLOCK + 777, seed)?;
             self.fs.call("checksum", json!({ "path": path }))?;
