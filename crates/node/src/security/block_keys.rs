@@ -15,9 +15,9 @@ use hayloft_wire::proto::security::Token;
 
 use super::access::{Access, not_expired};
 use super::algorithm::{self, TokenSettings};
+use super::passwords::{DataEncryptionKey, TokenPassword};
 use super::refused::TokenRefused;
 use super::secret::Secret;
-use super::{DataEncryptionKey, TokenPassword};
 
 /// The keys of one block pool.
 pub struct BlockKeysOfPool {

@@ -16,8 +16,8 @@ use hayloft_wire::proto::security::Token;
 use super::access::Access;
 use super::algorithm::TokenSettings;
 use super::block_keys::BlockKeysOfPool;
+use super::passwords::{DataEncryptionKey, TokenPassword};
 use super::refused::TokenRefused;
-use super::{DataEncryptionKey, TokenPassword};
 
 const UNDECIDED: u8 = 0;
 const OFF: u8 = 1;

@@ -8,6 +8,7 @@
 //! - `algorithm`: the function that makes passwords of identifiers
 //! - `block_keys`: the keys of one block pool
 //! - `block_tokens`: the tokens of all block pools of a node
+//! - `passwords`: what the holder of a token or of a key has to prove
 //! - `refused`: why a token is not believed
 //! - `secret`: bytes that no log shows
 //!
@@ -23,6 +24,7 @@ mod access;
 mod algorithm;
 mod block_keys;
 mod block_tokens;
+mod passwords;
 mod refused;
 mod secret;
 #[cfg(test)]
@@ -32,34 +34,6 @@ pub use access::Access;
 pub use algorithm::TokenSettings;
 pub use block_keys::BlockKeysOfPool;
 pub use block_tokens::{BlockTokens, Disagreement};
+pub use passwords::{DataEncryptionKey, TokenPassword};
 pub use refused::TokenRefused;
 pub use secret::Secret;
-
-use hayloft_wire::block_token::BlockTokenIdentifier;
-use hayloft_wire::ids::PoolId;
-
-/// What a token's identifier says, and the password that belongs to it. The holder of the token
-/// has the same one; whether the token is for what its holder asks is checked apart.
-#[derive(Debug)]
-pub struct TokenPassword {
-    /// The identifier, decoded. It is not expired.
-    pub identifier: BlockTokenIdentifier,
-    /// The password.
-    pub password: Secret,
-}
-
-/// A key of encrypted data transfer (`dfs.encrypt.data.transfer`), as its maker holds it. The
-/// other side makes the same of the number and the nonce.
-#[derive(Debug)]
-pub struct DataEncryptionKey {
-    /// Number of the block key that it was made with.
-    pub key_id: i32,
-    /// The pool whose block key that is.
-    pub pool: PoolId,
-    /// Eight random bytes.
-    pub nonce: [u8; 8],
-    /// The code of the nonce under the block key.
-    pub key: Secret,
-    /// When it expires, in milliseconds since the epoch.
-    pub expiry_millis: i64,
-}

@@ -3,14 +3,12 @@
 
 use bytes::Bytes;
 use hayloft_conf::KeyGenerator;
-use hayloft_wire::block_token::{AccessMode, BLOCK_TOKEN_KIND, TokenError};
-use hayloft_wire::ids::{Block, StorageType};
+use hayloft_wire::block_token::{AccessMode, BLOCK_TOKEN_KIND, BlockTokenIdentifier, TokenError};
+use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
 use hayloft_wire::proto::hdfs_server::{BlockKey, ExportedBlockKeys};
 use hayloft_wire::proto::security::Token;
 
 use super::*;
-use crate::security::access::Access;
-use hayloft_wire::ids::ExtendedBlock;
 
 const POOL: &str = "BP-1-10.0.0.1-1700000000000";
 /// Of user hdfs, for block 1073741825, READ and WRITE, until 2100, with key -1234567.

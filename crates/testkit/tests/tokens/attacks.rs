@@ -3,7 +3,7 @@
 
 use crate::{BLOCK, Lab};
 use bytes::{Bytes, BytesMut};
-use hayloft_rpc::{CLIENT_NAMENODE_PROTOCOL, RpcClient, RpcOptions};
+use hayloft_rpc::{RpcClient, RpcOptions};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::suite::{expect_eq, passed, seconds};
 use hayloft_testkit::{Outcome, TestkitError};
@@ -14,6 +14,7 @@ use hayloft_wire::proto::client::{GetBlockLocationsRequest, GetBlockLocationsRes
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::hdfs::LocatedBlock;
 use hayloft_wire::proto::security::Token;
+use hayloft_wire::rpc::names::CLIENT_NAMENODE_PROTOCOL;
 use hayloft_wire::transfer::{self, OpMessage, Stage, Status};
 use serde_json::json;
 use std::io::{Read as _, Write as _};
