@@ -139,10 +139,10 @@ fn protection_that_is_demanded_and_missing_is_not_ignored() {
     );
     let said = refused(
         conf(&[nn]).path(),
-        &["-D", "dfs.block.access.token.enable=true"],
+        &["-D", "dfs.encrypt.data.transfer=true"],
     );
     assert!(
-        said.contains("block tokens") && said.contains("command line"),
+        said.contains("encrypted data transfer") && said.contains("command line"),
         "{said}"
     );
 }

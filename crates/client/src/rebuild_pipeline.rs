@@ -5,6 +5,7 @@ use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::client as pb;
 use hayloft_wire::proto::datatransfer::OpTransferBlock;
 use hayloft_wire::proto::hdfs::{self, DatanodeInfo};
+use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Stage};
 use tracing::debug;
 
@@ -141,9 +142,10 @@ impl Rebuild {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let (targets, new) = self.choose(file, pipe).await?;
+            let (targets, new, token) = self.choose(file, pipe).await?;
             let source = if new == 0 { 1 } else { new - 1 };
-            match self.copy(file, pipe, &targets[source], &targets[new]).await {
+            let ends = (&targets[source], &targets[new]);
+            match self.copy(file, pipe, token, ends).await {
                 Ok(()) => {
                     pipe.targets = targets;
                     return Ok(());
@@ -157,12 +159,12 @@ impl Rebuild {
         }
     }
 
-    /// The nodes of the pipeline with a new one, and which that is.
+    /// The nodes of the pipeline with a new one, which that is, and a token to copy to it.
     async fn choose(
         &self,
         file: &OpenFile,
         pipe: &BlockPipe,
-    ) -> Result<(Vec<Target>, usize), FileError> {
+    ) -> Result<(Vec<Target>, usize, Token), FileError> {
         let request = pb::GetAdditionalDatanodeRequest {
             src: file.path.clone(),
             blk: with_len(&pipe.block, pipe.acked()),
@@ -182,7 +184,7 @@ impl Rebuild {
         let is_new = |target: &Target| !pipe.targets.iter().any(|known| known.is(&target.node));
         let new = targets.iter().position(is_new);
         match new.filter(|_| targets.len() > pipe.targets.len()) {
-            Some(new) => Ok((targets, new)),
+            Some(new) => Ok((targets, new, answer.block.block_token)),
             None => Err(FileError::failed(format_args!(
                 "Failed to replace a bad datanode on the existing pipeline due to no more good \
                  datanodes being available to try for {}.",
@@ -195,13 +197,13 @@ impl Rebuild {
         &self,
         file: &OpenFile,
         pipe: &BlockPipe,
-        from: &Target,
-        to: &Target,
+        token: Token,
+        (from, to): (&Target, &Target),
     ) -> Result<(), FileError> {
         let mut block = pipe.block.clone();
         block.block.num_bytes = pipe.acked();
         let request = OpTransferBlock {
-            header: transfer::client_header(&block, pipe.token.clone(), &file.client.name),
+            header: transfer::client_header(&block, token, &file.client.name),
             targets: vec![to.node.clone()],
             target_storage_types: vec![to.storage_type],
             target_storage_ids: vec![to.storage_id.clone()],

@@ -66,6 +66,32 @@ impl Value for ParityDisks {
     }
 }
 
+/// The function that makes passwords of tokens' identifiers, by Java's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyGenerator {
+    /// Hadoop's default.
+    HmacSha1,
+    /// With SHA-256.
+    HmacSha256,
+    /// With SHA-384.
+    HmacSha384,
+    /// With SHA-512.
+    HmacSha512,
+}
+
+impl Value for KeyGenerator {
+    const KIND: &'static str = "algorithm";
+    fn parse(text: &str, _: Unit) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "hmacsha1" => Ok(Self::HmacSha1),
+            "hmacsha256" => Ok(Self::HmacSha256),
+            "hmacsha384" => Ok(Self::HmacSha384),
+            "hmacsha512" => Ok(Self::HmacSha512),
+            _ => Err("HmacSHA1, HmacSHA256, HmacSHA384 or HmacSHA512".into()),
+        }
+    }
+}
+
 /// A policy for the volume of a new replica, by the name of Apache's class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChoosingPolicy {

@@ -49,7 +49,7 @@ mod web_address;
 mod xml;
 
 pub use address::HostPort;
-pub use choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
+pub use choice::{Calculator, ChoosingPolicy, EngineName, KeyGenerator, LimitOrAuto};
 pub use configuration::Configuration;
 pub use data_dir::{CapacityRatio, DataDir};
 pub use error::ConfigError;

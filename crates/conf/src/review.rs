@@ -159,11 +159,6 @@ impl Configuration {
                 "service-level authorization",
             ),
             (
-                keys::BLOCK_ACCESS_TOKEN_ENABLE.name(),
-                self.get(&keys::BLOCK_ACCESS_TOKEN_ENABLE),
-                "block tokens",
-            ),
-            (
                 keys::ENCRYPT_DATA_TRANSFER.name(),
                 self.get(&keys::ENCRYPT_DATA_TRANSFER),
                 "encrypted data transfer",
@@ -365,7 +360,6 @@ mod tests {
         for (key, value) in [
             ("hadoop.security.authentication", "token"),
             ("hadoop.security.authorization", "true"),
-            ("dfs.block.access.token.enable", "true"),
             ("dfs.encrypt.data.transfer", "true"),
             ("dfs.data.transfer.protection", "privacy"),
         ] {

@@ -132,11 +132,6 @@ static DATANODE: &[Group] = &[
         "dfs.disk.balancer.plan.threshold.percent=10",
     ]),
     ignoring(HTTP).of(&["dfs.datanode.http.internal-proxy.port=0"]),
-    ignoring("block tokens are not checked").of(&[
-        "dfs.block.access.key.update.interval=600",
-        "dfs.block.access.token.lifetime=600",
-        "dfs.block.access.token.protobuf.enable=false",
-    ]),
     ignoring(SASL).of(&[
         "dfs.encrypt.data.transfer.algorithm=",
         "dfs.encrypt.data.transfer.cipher.suites=",

@@ -2,17 +2,22 @@
 //! leaves a page, with raw data of what was measured.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+use std::time::Duration;
 
 use hayloft_lab::experiments::EXPERIMENTS;
 use hayloft_lab::runner::record::Record;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{lab_binary, repository_root};
+use hayloft_testkit::process::{Spawn, tail};
 use hayloft_testkit::suite::{expect, passed};
 use hayloft_testkit::{Outcome, Suite, TestkitError};
 
 /// Exit code of an experiment that cannot begin: something is missing on this machine.
 const LACKING: i32 = 2;
+
+/// The longest, on a machine that others use too.
+const LIMIT: Duration = Duration::from_secs(1200);
 
 fn main() -> ExitCode {
     Suite::run("experiments", |suite| {
@@ -28,18 +33,26 @@ fn quick(name: &str) -> Result<Outcome> {
     let dir = tempfile::tempdir_in(&target)
         .map_err(TestkitError::file("making a directory in", &target))?;
     let (work, out) = (dir.path().join("work"), dir.path().join("out"));
-    let program = lab_binary()?;
-    let mut command = Command::new(&program);
-    command.args(["experiment", name, "--quick", "--state"]);
-    command.arg(&work).arg("--out").arg(&out);
-    let ran = command.output();
-    let ran = ran.map_err(TestkitError::file("starting", &program))?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    if ran.status.code() == Some(LACKING) {
+    let argv = [
+        lab_binary()?.display().to_string(),
+        "experiment".into(),
+        name.into(),
+        "--quick".into(),
+        "--state".into(),
+        work.display().to_string(),
+        "--out".into(),
+        out.display().to_string(),
+    ];
+    let log = dir.path().join("log");
+    let mut process = Spawn::new(name, argv.to_vec(), &log).start()?;
+    let ended = process.wait(LIMIT)?;
+    if ended.code() == Some(LACKING) {
+        let said = tail(&log);
+        let said = said.trim_end_matches("---").trim_end();
         let last = said.lines().last().unwrap_or_default();
         return Ok(Outcome::Skipped(last.to_owned()));
     }
-    expect(ran.status.success(), || format!("{}: {said}", ran.status))?;
+    expect(ended.success(), || format!("{ended}: {}", tail(&log)))?;
     measured(&out)?;
     passed()
 }

@@ -10,6 +10,7 @@
 //! | [`activity`] | what was done, in numbers; the audit trail |
 //! | [`outliers`] | slow peers and slow disks |
 //! | [`recovery`] | block recovery as the primary node |
+//! | [`security`] | who is who, and what is allowed: block tokens |
 //! | `snapshots` | snapshots that the node takes by itself |
 //! | [`daemon`] | start, run and stop of all of it |
 //! | [`http`] | what the web port answers |
@@ -26,6 +27,7 @@ pub mod memory;
 pub mod namenode;
 pub mod outliers;
 pub mod recovery;
+pub mod security;
 mod snapshots;
 pub mod store_config;
 pub mod xceiver;

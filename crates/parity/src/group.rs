@@ -117,6 +117,13 @@ impl TableGroup {
         self.lost_units().len() <= self.record.shape.parity()
     }
 
+    /// Whether its record may have outlived it: a copy is missing, and it decodes nothing. No round
+    /// writes such a record again, since the missing copy is what tells.
+    #[must_use]
+    pub fn may_have_been_dissolved(&self) -> bool {
+        self.leftover.is_some() || (self.lacks_copy && !self.decodes())
+    }
+
     /// Whether it decodes all of its units still when what it has on a storage is gone.
     #[must_use]
     pub fn decodes_without(&self, storage: &str) -> bool {

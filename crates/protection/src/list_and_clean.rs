@@ -234,7 +234,7 @@ impl Parity {
 
     /// Groups that were dissolved while a volume kept a copy of their record: what the copy says of
     /// their members is out of date, and they would count as lost for ever. They count for nothing
-    /// at once, and go when nothing can come back.
+    /// at once, and go when nothing can come back. A disk that dies later tells nothing new.
     pub(super) async fn dissolve_leftovers(&self) {
         let mut gone = Vec::new();
         {
@@ -246,10 +246,12 @@ impl Parity {
                 let Some(group) = table.get_mut(id) else {
                     continue;
                 };
-                // What decodes was not dissolved.
-                group.lacks_copy = !group.decodes();
-                let Some(goes_after) = goes_after else {
+                if group.decodes() {
+                    // It was not dissolved.
+                    group.lacks_copy = false;
                     group.leftover = None;
+                }
+                let Some(goes_after) = goes_after else {
                     continue;
                 };
                 if group.leftover.is_none() {
@@ -269,10 +271,10 @@ impl Parity {
 
     /// After how long a group goes whose record outlived it: a volume has no copy of the record
     /// where there should be one, and what the group has decodes nothing, also with what a disk has
-    /// that may come back. `None` for a group that stays.
+    /// that may come back. `None` where it is not known.
     ///
-    /// It goes at once where every unit's own storage is there. A directory that stands for an
-    /// exchanged disk may be given that disk again.
+    /// It goes at once where too many units are not on their own storages, which are there. A
+    /// directory that stands for an exchanged disk may be given that disk again.
     fn outlived(&self, group: &TableGroup) -> Option<Duration> {
         let record = &group.record;
         let committed = group.phase == GroupPhase::Committed;
@@ -280,25 +282,32 @@ impl Parity {
             return None;
         }
         let members = record.members.iter().map(|m| (&m.storage, &m.root));
-        let units = members.chain(record.parity.iter().map(|p| (&p.storage, &p.root)));
+        let parity = record.parity.iter().map(|p| (&p.storage, &p.root));
+        let units = members.enumerate();
+        let units = units.chain((record.shape.data()..).zip(parity));
         let places = self.places();
-        let mut goes_after = Duration::ZERO;
-        for (storage, root) in units {
-            let own = places.iter().find(|p| p.volume.info.id == *storage);
-            let in_its_place = || places.iter().find(|p| p.volume.root == Path::new(&**root));
-            if own.is_none() {
-                goes_after = OUTLIVED;
-            }
-            let place = own.or_else(in_its_place)?;
+        let loaded = |place: &UnitPlace| {
             let pool = place.store.pool(&record.pool);
             let known = |pool: &Arc<Pool>| pool.protection_known.load(Ordering::Acquire);
-            let loaded = pool.is_ok_and(|pool| known(&pool));
-            if !loaded || place.volume.slice(&record.pool).is_none() || !self.answers(&place.volume)
-            {
-                return None;
+            let has_slice = place.volume.slice(&record.pool).is_some();
+            pool.is_ok_and(|pool| known(&pool)) && has_slice && self.answers(&place.volume)
+        };
+        let (mut gone, mut away) = (0, false);
+        for (unit, (storage, root)) in units {
+            let own = places.iter().find(|p| p.volume.info.id == *storage);
+            if own.is_some_and(loaded) {
+                gone += usize::from(!group.available(unit));
+            } else {
+                let in_its_place = |p: &&UnitPlace| p.volume.root == Path::new(&**root);
+                let exchanged =
+                    own.is_none() && places.iter().find(in_its_place).is_some_and(loaded);
+                away |= !exchanged;
             }
         }
-        Some(goes_after)
+        match gone > record.shape.parity() {
+            true => Some(Duration::ZERO),
+            false => (!away).then_some(OUTLIVED),
+        }
     }
 
     /// Whether a group has this file, or may have.

@@ -214,9 +214,7 @@ impl Parity {
             let table = self.table();
             // What outlived its group is not made whole again, nor what may have: that a copy is
             // missing is all that tells.
-            let suspect = |group: &TableGroup| group.lacks_copy && !group.decodes();
-            let whole = |group: &TableGroup| group.leftover.is_none() && !suspect(group);
-            let dirty = |group: &&TableGroup| group.dirty && whole(group);
+            let dirty = |group: &&TableGroup| group.dirty && !group.may_have_been_dissolved();
             let groups = table.iter().filter(dirty);
             groups.map(|group| group.record.id).collect()
         };

@@ -22,7 +22,11 @@ impl Parity {
     /// Compares all groups with their checksums, one after the other; whether it came to the end,
     /// before all stores ended.
     pub(super) async fn scrub(self: &Arc<Self>) -> bool {
-        let groups: Vec<GroupId> = self.table().iter().map(|group| group.record.id).collect();
+        let groups: Vec<GroupId> = {
+            let table = self.table();
+            let groups = table.iter().filter(|g| !g.may_have_been_dissolved());
+            groups.map(|group| group.record.id).collect()
+        };
         info!(groups = groups.len(), "scrubbing parity groups");
         let mut damaged = 0;
         let mut turn = Instant::now();

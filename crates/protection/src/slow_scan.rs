@@ -105,7 +105,8 @@ impl Parity {
             return None;
         }
         let table = self.table();
-        let next = scan.next(table.iter().map(|group| group.record.id));
+        let groups = table.iter().filter(|g| !g.may_have_been_dissolved());
+        let next = scan.next(groups.map(|group| group.record.id));
         if let Some(next) = next {
             // Before the look: one that panics is not looked at again and again.
             scan.last = Some(next);

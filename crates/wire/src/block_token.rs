@@ -176,7 +176,7 @@ impl BlockTokenIdentifier {
         write_vlong(&mut out, self.block_id);
         write_count(&mut out, self.modes.len());
         for mode in &self.modes {
-            write_name(&mut out, mode_name(*mode));
+            write_name(&mut out, mode.name());
         }
         write_count(&mut out, self.storage_types.len());
         for storage_type in &self.storage_types {
@@ -201,12 +201,16 @@ const MODES: [AccessMode; 4] = [
     AccessMode::Replace,
 ];
 
-const fn mode_name(mode: AccessMode) -> &'static str {
-    match mode {
-        AccessMode::Read => "READ",
-        AccessMode::Write => "WRITE",
-        AccessMode::Copy => "COPY",
-        AccessMode::Replace => "REPLACE",
+impl AccessMode {
+    /// Hadoop's name, as in the older form of identifiers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            AccessMode::Read => "READ",
+            AccessMode::Write => "WRITE",
+            AccessMode::Copy => "COPY",
+            AccessMode::Replace => "REPLACE",
+        }
     }
 }
 
@@ -279,7 +283,7 @@ impl<'a> LegacyReader<'a> {
         let name = self.name("access modes")?;
         MODES
             .into_iter()
-            .find(|&mode| mode_name(mode) == name)
+            .find(|mode| mode.name() == name)
             .ok_or(TokenError::Value("access mode"))
     }
 

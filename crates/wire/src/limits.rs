@@ -41,3 +41,10 @@ pub const MAX_TOKEN_BYTES: usize = 64 << 10;
 
 /// Most elements of a list inside a block token identifier.
 pub const MAX_TOKEN_LIST: usize = 1024;
+
+/// Most keys of block tokens that a NameNode hands out at a time. One that rolls them each minute
+/// and lets tokens live ten hours keeps some 600.
+pub const MAX_BLOCK_KEYS: usize = 4096;
+
+/// Longest key of block tokens, in bytes. Hadoop's default is 8.
+pub const MAX_BLOCK_KEY_BYTES: usize = 1024;

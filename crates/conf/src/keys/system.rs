@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::keys;
 use crate::address::HostPort;
+use crate::choice::KeyGenerator;
 use crate::node_name::NodeName;
 
 keys! {
@@ -58,7 +59,12 @@ keys! {
     SECURITY_AUTHORIZATION: bool = ("hadoop.security.authorization", "false",
         "Service-level authorization. A node does not start with it.");
     BLOCK_ACCESS_TOKEN_ENABLE: bool = ("dfs.block.access.token.enable", "false",
-        "Block tokens. A node does not start with them.");
+        "Block tokens. Whether they are checked, the NameNodes say, as they tell Apache's node.");
+    BLOCK_TOKEN_PROTOBUF: bool = ("dfs.block.access.token.protobuf.enable", "false",
+        "Block tokens that this node makes for other nodes have the protobuf form. Both are read.");
+    SECRET_MANAGER_ALGORITHM: KeyGenerator = (
+        "hadoop.security.secret-manager.key-generator.algorithm", "HmacSHA1",
+        "How passwords of tokens are made, the same on all servers of a cluster.");
     ENCRYPT_DATA_TRANSFER: bool = ("dfs.encrypt.data.transfer", "false",
         "Encrypted data transfer. A node does not start with it.");
     DATA_TRANSFER_PROTECTION: Option<String> = ("dfs.data.transfer.protection", "",

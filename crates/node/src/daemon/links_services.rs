@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use hayloft_io::disk::DiskStats;
 use hayloft_protection::{ParityProtection, ParityStatus};
 use hayloft_store::{StorageInfo, Store, VolumeReport};
+use hayloft_wire::block_token::{AccessMode, BlockTokenIdentifier};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeId};
@@ -24,6 +25,7 @@ use crate::ipc::Host;
 use crate::namenode::{ActorInfo, NameNodes, NodeLoad, NodeWork, Targets};
 use crate::outliers::{OutlierReports, Outliers};
 use crate::recovery::BlockRecovery;
+use crate::security::{Access, TokenRefused};
 use crate::snapshots::{SnapshotState, Snapshots};
 use crate::xceiver::{
     Activity, Settings, Throttles, XceiverStats, Xceivers, reconstruct, transfer_block,
@@ -124,6 +126,15 @@ impl Host for Node {
 
     fn registration(&self, pool: &PoolId) -> Option<DatanodeId> {
         self.namenodes().datanode_id(pool)
+    }
+
+    fn check_reader(
+        &self,
+        block: &ExtendedBlock,
+        proved: Option<&BlockTokenIdentifier>,
+    ) -> Result<(), TokenRefused> {
+        let tokens = self.namenodes().block_tokens();
+        tokens.check_proved(proved, block, &Access::to(AccessMode::Read))
     }
 
     fn received(&self, block: &ExtendedBlock, storage: &StorageInfo) {

@@ -23,6 +23,7 @@ use hayloft_wire::rpc::names;
 use super::context::{Context, decode, impossible};
 use super::permissions::short_name;
 use super::reconfiguration_protocol;
+use crate::security::TokenRefused;
 use hayloft_conf::HostPort;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;
@@ -121,6 +122,9 @@ fn visible_length(
             "Datanode not registered. Try again later.",
         ));
     }
+    // No connection is opened with a token here yet: where tokens are on, all are refused.
+    let allowed = cx.host.check_reader(&block, None);
+    allowed.map_err(|refused| not_allowed(&refused))?;
     let Some(replica) = cx.host.store().replica(&block.pool, block.block.id) else {
         return Err(RpcFault::application(
             names::REPLICA_NOT_FOUND,
@@ -137,6 +141,15 @@ fn visible_length(
     Ok(frame::delimited(&GetReplicaVisibleLengthResponse {
         length,
     }))
+}
+
+/// The refusal of a reader, of the class by which Apache's node refuses it.
+fn not_allowed(refused: &TokenRefused) -> RpcFault {
+    let text = refused.to_string();
+    match refused {
+        TokenRefused::NotProved => RpcFault::io(text),
+        _ => RpcFault::application(names::INVALID_TOKEN, text),
+    }
 }
 
 /// The legacy short circuit: refused by default, as in Apache's, and not built here.

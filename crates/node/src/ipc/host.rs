@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hayloft_store::{StorageInfo, Store};
+use hayloft_wire::block_token::BlockTokenIdentifier;
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::DatanodeId;
 
+use crate::security::TokenRefused;
 use hayloft_conf::{HostPort, SharedConfig};
 use hayloft_rpc::RpcError;
 
@@ -35,6 +37,17 @@ pub trait Host: Send + Sync + 'static {
 
     /// How this node is registered for the pool; `None` while it is not.
     fn registration(&self, pool: &PoolId) -> Option<DatanodeId>;
+
+    /// Whether a caller may read the block, where block tokens are on. `proved`: the token that its
+    /// connection was opened with.
+    ///
+    /// # Errors
+    /// Why it may not.
+    fn check_reader(
+        &self,
+        block: &ExtendedBlock,
+        proved: Option<&BlockTokenIdentifier>,
+    ) -> Result<(), TokenRefused>;
 
     /// A replica has reached this generation stamp and length (incremental report RECEIVED).
     fn received(&self, block: &ExtendedBlock, storage: &StorageInfo);

@@ -28,6 +28,7 @@ use super::work::NodeWork;
 use crate::activity::NodeActivity;
 use crate::identity::Identity;
 use crate::namenode::ibr::BlockChange;
+use crate::security::{BlockTokens, TokenSettings};
 use hayloft_conf::{ConfigError, Configuration, HostPort, SharedConfig, namenodes};
 use hayloft_rpc::RpcError;
 
@@ -89,7 +90,9 @@ impl NameNodes {
     /// Services that are not started yet.
     #[must_use]
     pub fn new(parts: NameNodesParts) -> Self {
+        let tokens = TokenSettings::from_config(&parts.config.current());
         Self::over(NodeSide {
+            tokens: BlockTokens::new(tokens),
             store: Arc::new(parts.store),
             config: parts.config,
             identity: parts.identity,
@@ -184,6 +187,7 @@ impl NameNodes {
                     served");
                 let forgotten = node.store.forget_pool(&pool);
                 told_if_broken("end of a block pool", forgotten).await;
+                node.tokens.forget(&pool);
             }
             let mut services = write(&self.0.services);
             services.retain(|other| !Arc::ptr_eq(other, &service));
@@ -341,6 +345,12 @@ impl NameNodes {
     #[must_use]
     pub fn registration(&self, pool: &PoolId) -> Option<Arc<DatanodeRegistration>> {
         self.service(pool)?.registration()
+    }
+
+    /// The block tokens of this node: what NameNodes said of them, and their keys.
+    #[must_use]
+    pub fn block_tokens(&self) -> &BlockTokens {
+        &self.0.node.tokens
     }
 
     /// Whether the pool has a running service (its files must not be deleted then).

@@ -11,9 +11,8 @@ use tokio::time::Instant;
 
 use super::actor_news::{Actor, Phase};
 use super::pool_service::PoolService;
-use super::registration_checks::{
-    Namespace, demands_authorization, demands_tokens, may_succeed_later,
-};
+use super::registration_checks::{Namespace, demands_authorization, may_succeed_later, no_keys};
+use super::token_keys;
 use hayloft_conf::keys;
 use hayloft_rpc::{RpcError, Trouble};
 
@@ -47,14 +46,14 @@ pub(super) async fn handshake(actor: &Actor, service: &PoolService) -> Result<()
         .map_err(Refusal::ours)?;
     let registration = namespace.registration(&actor.node.identity);
     let answer = register(actor, service, registration).await;
-    let answer = answer.map_err(|reason| Refusal {
+    let mut answer = answer.map_err(|reason| Refusal {
         reason,
         lasting: false,
     })?;
     // Before the pool counts as registered: no heartbeat and no read comes first.
-    service
-        .end_for(demands_tokens(&answer.keys))
-        .map_err(Refusal::ours)?;
+    token_keys::at_registration(service, actor, &namespace, &answer.keys).map_err(Refusal::ours)?;
+    // Heartbeats carry the registration, and need not carry keys.
+    answer.keys = no_keys();
     let uuid = &answer.datanode_id.datanode_uuid;
     if *uuid != actor.node.identity.datanode_uuid {
         let ours = &actor.node.identity.datanode_uuid;

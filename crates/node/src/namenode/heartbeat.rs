@@ -15,9 +15,9 @@ use super::actor_news::{Actor, End};
 use super::handshake::handshake;
 use super::pool_service::PoolService;
 use super::queued_command::Order;
-use super::registration_checks::demands_tokens;
 use super::service_side::NodeSide;
 use super::settings;
+use super::token_keys;
 use crate::activity::Timed;
 use hayloft_rpc::RpcError;
 use hayloft_rpc::Trouble;
@@ -149,16 +149,16 @@ fn take_answer(service: &Arc<PoolService>, actor: &Arc<Actor>, answer: Heartbeat
             "the NameNode says that it is {ha:?}"
         );
     }
-    // Keys are handed out when block tokens were turned on and the NameNode started again.
-    let mut keys = answer
-        .cmds
-        .iter()
-        .filter_map(|cmd| cmd.key_update_cmd.as_ref());
-    let demands = keys.find_map(|update| demands_tokens(&update.keys));
-    if let Err(reason) = service.end_for(demands) {
-        return Next::End(reason);
-    }
     service.claims(actor, ha == NnHaState::Active, answer.ha_status.txid);
+    // Keys are taken from every NameNode, the standby's too: its clients come after a failover.
+    for cmd in &answer.cmds {
+        let Some(update) = &cmd.key_update_cmd else {
+            continue;
+        };
+        if let Err(reason) = token_keys::in_heartbeat(service, actor, &update.keys) {
+            return Next::End(reason);
+        }
+    }
     let lease = answer.full_block_report_lease_id();
     if lease != 0 {
         actor.schedule().granted(lease);

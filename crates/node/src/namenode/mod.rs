@@ -19,6 +19,7 @@
 //! | `actor_news` | what is known of a NameNode, and what waits to be told to it |
 //! | `actor_loops` | what goes on side by side towards a NameNode |
 //! | `handshake`, `registration_checks` | registering; what is checked before |
+//! | `token_keys` | block tokens on or off, and their keys |
 //! | `heartbeat`, `ibr`, `block_report`, `error_reports`, `lifeline` | what it is told |
 //! | `for_the_node` | what the rest of the node asks |
 //! | `pool_service`, `start_actors` | one pool: its actors, and their start |
@@ -46,6 +47,7 @@ mod service_side;
 mod settings;
 mod start_actors;
 mod store_events;
+mod token_keys;
 mod version;
 mod work;
 

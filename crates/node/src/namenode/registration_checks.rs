@@ -28,6 +28,8 @@ pub(super) struct Namespace {
     pub(super) software_version: String,
     pub(super) report_buffers: bool,
     pub(super) claims_active: bool,
+    /// It said that it is a standby or an observer.
+    pub(super) claims_standby: bool,
 }
 
 impl Namespace {
@@ -48,6 +50,9 @@ impl Namespace {
             software_version: info.software_version.clone(),
             report_buffers: info.capabilities() & CAPABILITY_REPORT_BUFFERS != 0,
             claims_active: info.state == Some(NnHaState::Active.into()),
+            claims_standby: [NnHaState::Standby, NnHaState::Observer]
+                .iter()
+                .any(|&state| info.state == Some(state.into())),
         })
     }
 
@@ -99,30 +104,21 @@ impl Namespace {
                 cluster_id: self.cluster_id.clone(),
                 c_time: self.ctime,
             },
-            keys: ExportedBlockKeys {
-                current_key: BlockKey {
-                    key_bytes: Some(Bytes::new()),
-                    ..BlockKey::default()
-                },
-                ..ExportedBlockKeys::default()
-            },
+            keys: no_keys(),
             software_version: SOFTWARE_VERSION.to_owned(),
         }
     }
 }
 
-/// Why this node cannot serve a NameNode that handed these keys out. `None`: it can.
-///
-/// A NameNode with block tokens hands keys out to check tokens with. This node checks none, and
-/// would give every block to every client that names it.
-pub(super) fn demands_tokens(keys: &ExportedBlockKeys) -> Option<String> {
-    keys.is_block_token_enabled.then(|| {
-        "it has block tokens on (dfs.block.access.token.enable), which this version cannot check: \
-         the block pool ends here, nothing of it is served unprotected; use Apache's DataNode on \
-         this host until block tokens are served, or turn them off on every NameNode of the pool \
-         and start this node again"
-            .to_owned()
-    })
+/// What a registration carries where there are no keys: the field is required.
+pub(super) fn no_keys() -> ExportedBlockKeys {
+    ExportedBlockKeys {
+        current_key: BlockKey {
+            key_bytes: Some(Bytes::new()),
+            ..BlockKey::default()
+        },
+        ..ExportedBlockKeys::default()
+    }
 }
 
 /// Why this node cannot serve a NameNode that answered with `error`. `None`: not for its sake.

@@ -11,6 +11,7 @@ use super::work::{NodeLoad, NodeWork};
 use crate::activity::NodeActivity;
 use crate::identity::Identity;
 use crate::outliers::OutlierReports;
+use crate::security::BlockTokens;
 use hayloft_conf::SharedConfig;
 
 /// The node, as its NameNode services see it.
@@ -23,6 +24,8 @@ pub(super) struct NodeSide {
     pub(super) tasks: TaskTracker,
     /// Where calls and orders are counted.
     pub(super) activity: Arc<NodeActivity>,
+    /// Filled by what NameNodes hand out.
+    pub(super) tokens: BlockTokens,
     /// Set before the first service starts.
     pub(super) work: OnceLock<Arc<dyn NodeWork>>,
 }

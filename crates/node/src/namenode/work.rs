@@ -1,11 +1,13 @@
 //! What the NameNode services ask of the rest of the node.
 
 use futures_util::future::BoxFuture;
-use hayloft_wire::ids::{ExtendedBlock, PoolId};
+use hayloft_wire::block_token::AccessMode;
+use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeInfo};
 use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 
 use crate::outliers::OutlierReports;
+use crate::security::Access;
 
 /// Where a copy goes: a chain of nodes with their storages, in order.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +18,20 @@ pub struct Targets {
     pub types: Vec<i32>,
     /// Storage id for each node; any where missing.
     pub storage_ids: Vec<String>,
+}
+
+impl Targets {
+    /// What a token for the copy has to permit: to write to each of these storages.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        let type_of = |at: usize| StorageType::from_wire(self.types.get(at).copied());
+        let types = (0..self.nodes.len()).map(type_of);
+        Access {
+            mode: AccessMode::Write,
+            storage_types: types.collect(),
+            storage_ids: self.storage_ids.clone(),
+        }
+    }
 }
 
 /// What the node is busy with; the NameNode places blocks by it.

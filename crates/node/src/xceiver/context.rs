@@ -7,7 +7,8 @@ use arc_swap::ArcSwap;
 use hayloft_io::BufferPool;
 use hayloft_io::locks::lock;
 use hayloft_store::Store;
-use hayloft_wire::ids::PoolId;
+use hayloft_wire::ids::{ExtendedBlock, PoolId};
+use hayloft_wire::proto::security::Token;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,6 +18,7 @@ use super::settings::Settings;
 use super::stats::{Activity, XceiverStats};
 use crate::activity::NodeActivity;
 use crate::outliers::PeerTimes;
+use crate::security::Access;
 use crate::xceiver::error::XferError;
 use crate::xceiver::namenode_reporter::NameNodeLink;
 use crate::xceiver::net::threads::Threads;
@@ -220,6 +222,15 @@ impl Xceivers {
 
     pub(super) fn restart_token(&self) -> &CancellationToken {
         &self.0.restarting
+    }
+
+    /// A token for a request of this node to another one, about a block of which it asks `mode`
+    /// for these storages; empty where tokens are off.
+    ///
+    /// # Errors
+    /// `Token`: there is no key to make it with.
+    pub(super) fn token(&self, block: &ExtendedBlock, access: Access) -> Result<Token, XferError> {
+        Ok(self.link().block_tokens().make(block, access)?)
     }
 
     pub(super) fn log_limit(&self) -> &LogLimit {

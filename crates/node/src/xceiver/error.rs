@@ -8,6 +8,8 @@ use hayloft_wire::frame::FrameError;
 use hayloft_wire::ids::IdError;
 use hayloft_wire::proto::datatransfer::Status;
 
+use crate::security::TokenRefused;
+
 /// An operation that could not be completed. The task of the connection logs it, once.
 #[derive(Debug, thiserror::Error)]
 pub enum XferError {
@@ -37,6 +39,9 @@ pub enum XferError {
         /// What it answered, when it did.
         status: Option<Status>,
     },
+    /// The block token of a request is missing or does not permit it.
+    #[error("{0}")]
+    Token(#[from] TokenRefused),
     /// The replica or its volume.
     #[error("{0}")]
     Store(#[from] StoreError),

@@ -2,6 +2,7 @@
 //!
 //! - `block_receiver`: WRITE_BLOCK: receiving a block, as any node of a pipeline and in every stage
 //! - `block_sender`: replica data into a socket, as packets: for readers, copies and transfers
+//! - `check_token`: whether the block token of a request permits it
 //! - `context`: what all connections of the data transfer service share
 //! - `error`: why an operation ended early
 //! - `namenode_reporter`: what the data transfer service tells and asks the NameNode side
@@ -29,6 +30,7 @@
 
 mod block_receiver;
 mod block_sender;
+mod check_token;
 mod context;
 mod error;
 mod namenode_reporter;

@@ -8,6 +8,7 @@ use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
 
 use crate::namenode::NameNodes;
+use crate::security::BlockTokens;
 
 /// The NameNode side, as far as data transfer needs it. Nothing here waits for a NameNode, except
 /// [`wait_ready`](NameNodeLink::wait_ready) and [`wait_told`](NameNodeLink::wait_told).
@@ -33,6 +34,9 @@ pub trait NameNodeLink: Send + Sync + 'static {
 
     /// How this node is registered with the pool's NameNode.
     fn identity(&self, pool: &PoolId) -> Option<DatanodeId>;
+
+    /// The block tokens of this node.
+    fn block_tokens(&self) -> &BlockTokens;
 
     /// The NameNode calls this node slow.
     fn is_slow(&self, pool: &PoolId) -> bool;
@@ -65,6 +69,10 @@ impl NameNodeLink for NameNodes {
 
     fn identity(&self, pool: &PoolId) -> Option<DatanodeId> {
         self.datanode_id(pool)
+    }
+
+    fn block_tokens(&self) -> &BlockTokens {
+        self.block_tokens()
     }
 
     fn is_slow(&self, pool: &PoolId) -> bool {

@@ -13,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tracing::Instrument as _;
 
 use super::block_receiver;
+use super::check_token;
 use super::context::{AfterOperation, Xceivers};
 use super::error::XferError;
 use super::ops::{
@@ -235,6 +236,20 @@ fn report(x: &Xceivers, op: Op, conn: &Conn, error: &XferError) {
     let (op, peer) = (op.name(), conn.peer_name());
     match error {
         _ if error.is_peer_gone() => tracing::info!(op, peer, "ended early: {error}"),
+        // Clients whose token has expired fetch a new one.
+        XferError::Token(refused) if refused.is_routine() => {
+            tracing::info!(op, peer, "block token verification failed: {error}");
+        }
+        XferError::Token(_) => {
+            if let Some(skipped) = x.log_limit().may_log() {
+                tracing::warn!(
+                    op,
+                    peer,
+                    skipped,
+                    "block token verification failed: {error}"
+                );
+            }
+        }
         XferError::Protocol { .. } => {
             if let Some(skipped) = x.log_limit().may_log() {
                 tracing::warn!(
@@ -256,6 +271,7 @@ async fn perform(
     conn: &mut Conn,
     request: OpRequest,
 ) -> Result<AfterOperation, XferError> {
+    check_token::check(x, conn, &request).await?;
     match request {
         OpRequest::WriteBlock(request) => block_receiver::write_block(x, conn, *request).await,
         OpRequest::ReadBlock(request) => read_block::read_block(x, conn, *request).await,

@@ -42,6 +42,10 @@ async fn readers_learn_how_much_they_may_see() {
     assert_eq!(length(&client, &block(1, 999, 0)).await.ok(), Some(3000));
     let newer = length(&client, &block(1, 1001, 0)).await;
     assert_eq!(refusal(newer).0, names::IO_EXCEPTION);
+    node.host.seen.tokens.store(true, Ordering::SeqCst);
+    let unproved = length(&client, &block(1, 1000, 0)).await;
+    assert_eq!(refusal(unproved).0, names::IO_EXCEPTION);
+    node.host.seen.tokens.store(false, Ordering::SeqCst);
     let missing = length(&client, &block(3, 1000, 0)).await;
     assert_eq!(refusal(missing).0, names::REPLICA_NOT_FOUND);
     let temporary = node

@@ -1,7 +1,7 @@
 //! A node with a real store and a served IPC port; what surrounds it is faked.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,10 +10,12 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hayloft_conf::{Configuration, HostPort, SharedConfig};
 use hayloft_node::ipc::{self, Host};
+use hayloft_node::security::TokenRefused;
 use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions, current_user};
 use hayloft_store::{
     PacketData, PoolSpec, StartOption, StorageInfo, Store, StoreConfig, VolumeConfig, WriteOptions,
 };
+use hayloft_wire::block_token::BlockTokenIdentifier;
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
@@ -41,6 +43,8 @@ pub struct Seen {
     pub evictions: AtomicUsize,
     pub shutdowns: AtomicUsize,
     pub changes: AtomicUsize,
+    /// Block tokens are on.
+    pub tokens: AtomicBool,
 }
 
 pub struct FakeHost {
@@ -77,6 +81,17 @@ impl Host for FakeHost {
 
     fn registration(&self, of: &PoolId) -> Option<pb::DatanodeId> {
         (*of == pool()).then(|| self.id.clone())
+    }
+
+    fn check_reader(
+        &self,
+        _block: &ExtendedBlock,
+        proved: Option<&BlockTokenIdentifier>,
+    ) -> Result<(), TokenRefused> {
+        if self.seen.tokens.load(Ordering::SeqCst) && proved.is_none() {
+            return Err(TokenRefused::NotProved);
+        }
+        Ok(())
     }
 
     fn received(&self, block: &ExtendedBlock, _storage: &StorageInfo) {

@@ -2,6 +2,7 @@
 
 use crate::error::{Result, TestkitError};
 use hayloft_conf::Configuration;
+use hayloft_node::security::{BlockTokens, TokenSettings};
 use hayloft_node::store_config::store_config;
 use hayloft_node::xceiver::{NameNodeLink, Settings, Throttles, XceiverStats, Xceivers, serve};
 use hayloft_store::{PoolSpec, StartOption, StorageInfo, Store};
@@ -34,7 +35,7 @@ pub struct ServeOptions {
 }
 
 /// A NameNode side that is always ready and ignores what it is told.
-struct Alone(DatanodeId);
+struct Alone(DatanodeId, BlockTokens);
 
 impl NameNodeLink for Alone {
     fn receiving(&self, _: &ExtendedBlock, _: &StorageInfo) {}
@@ -59,6 +60,9 @@ impl NameNodeLink for Alone {
     }
     fn identity(&self, _: &PoolId) -> Option<DatanodeId> {
         Some(self.0.clone())
+    }
+    fn block_tokens(&self) -> &BlockTokens {
+        &self.1
     }
     fn is_slow(&self, _: &PoolId) -> bool {
         false
@@ -117,15 +121,19 @@ async fn run_until_signalled(options: ServeOptions) -> Result<()> {
         .local_addr()
         .map_err(|error| talk("listening")(&error))?;
     let stop = CancellationToken::new();
+    let id = DatanodeId {
+        ip_addr: address.ip().to_string(),
+        host_name: address.ip().to_string(),
+        datanode_uuid: store.datanode_uuid(),
+        xfer_port: address.port().into(),
+        ..DatanodeId::default()
+    };
+    let tokens = BlockTokens::new(TokenSettings::from_config(&config));
+    // The first to say decides.
+    let _ = tokens.agree(false);
     let xceivers = Xceivers::new(
         store.clone(),
-        Arc::new(Alone(DatanodeId {
-            ip_addr: address.ip().to_string(),
-            host_name: address.ip().to_string(),
-            datanode_uuid: store.datanode_uuid(),
-            xfer_port: address.port().into(),
-            ..DatanodeId::default()
-        })),
+        Arc::new(Alone(id, tokens)),
         Arc::new(XceiverStats::default()),
         Arc::new(Throttles::of(&config)),
         Settings::from_config(&config),

@@ -1,5 +1,7 @@
 //! Types shared by the protocols between servers (HdfsServer.proto).
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use super::hdfs::{Block, ErasureCodingPolicy, LocatedBlock};
@@ -33,6 +35,7 @@ wire_enums! {
 
 wire_messages! {
     /// A key for block tokens.
+    @skip_debug
     pub struct BlockKey = "hadoop.hdfs.BlockKeyProto" {
         #[prost(uint32, required, tag = "1")]
         pub key_id: u32,
@@ -119,5 +122,12 @@ wire_messages! {
         pub state: i32,
         #[prost(uint64, required, tag = "2")]
         pub txid: u64,
+    }
+}
+
+impl fmt::Debug for BlockKey {
+    /// Without the key itself.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BlockKey({})", self.key_id)
     }
 }

@@ -59,9 +59,12 @@ pub const ENUMS: &[&[&EnumDesc]] = &[
 ];
 
 /// Declares prost messages together with their descriptions.
+///
+/// `@skip_debug` before a struct leaves its `Debug` to be written by hand: it holds a secret.
 macro_rules! wire_messages {
     ($(
         $(#[doc = $doc:literal])*
+        $(@$skip_debug:ident)?
         pub struct $name:ident = $full:literal {
             $(
                 $(#[doc = $field_doc:literal])*
@@ -76,6 +79,7 @@ macro_rules! wire_messages {
             #[doc = concat!("Hadoop's `", $full, "`.")]
             #[allow(missing_docs, reason = "fields carry the names of Hadoop's definition")]
             #[derive(Clone, PartialEq, ::prost::Message)]
+            $(#[prost($skip_debug)])?
             pub struct $name {
                 $(
                     $(#[doc = $field_doc])*

@@ -4,13 +4,14 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use hayloft_wire::ids::PoolId;
 use hayloft_wire::proto::datanode::{
     BalancerBandwidthCommand, BlockEcReconstructionCommand, BlockIdCommand, BlockIdCommandAction,
     DatanodeCommand, DatanodeCommandType, FinalizeCommand, KeyUpdateCommand,
 };
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, ExtendedBlock};
-use hayloft_wire::proto::hdfs_server::ExportedBlockKeys;
+use hayloft_wire::proto::hdfs_server::{BlockKey, ExportedBlockKeys};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
@@ -33,12 +34,28 @@ pub(super) fn finalize(pool: &str) -> DatanodeCommand {
     }
 }
 
+/// Keys of block tokens: one, number 7.
+pub(super) fn keys() -> ExportedBlockKeys {
+    let key = BlockKey {
+        key_id: 7,
+        expiry_date: 4_102_444_800_000,
+        key_bytes: Some(Bytes::from_static(b"12345678")),
+    };
+    ExportedBlockKeys {
+        is_block_token_enabled: true,
+        key_update_interval: 600_000,
+        token_life_time: 600_000,
+        current_key: key.clone(),
+        all_keys: vec![key],
+    }
+}
+
 pub(super) fn key_update(enabled: bool) -> DatanodeCommand {
     DatanodeCommand {
         key_update_cmd: Some(KeyUpdateCommand {
             keys: ExportedBlockKeys {
                 is_block_token_enabled: enabled,
-                ..ExportedBlockKeys::default()
+                ..keys()
             },
         }),
         ..of_kind(DatanodeCommandType::KeyUpdateCommand)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hayloft_io::{CacheHints, IoClass};
 use hayloft_store::{Store, WriteOptions};
+use hayloft_wire::block_token::AccessMode;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{ExtendedBlock, StorageType};
 use hayloft_wire::proto::datatransfer as pb;
@@ -13,6 +14,7 @@ use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 use tracing::Instrument as _;
 
 use crate::activity::{Count, OpKind};
+use crate::security::Access;
 use crate::xceiver::block_receiver::completion::Finish;
 use crate::xceiver::block_receiver::data_phase::{self, Ends};
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
@@ -194,6 +196,11 @@ async fn replace(
         return Ok(());
     }
     if let Some(sibling) = x.sibling(source) {
+        // As it would have to be copied from there over the network.
+        let none = Token::default();
+        let token = message.header.token.as_ref().unwrap_or(&none);
+        let copy = Access::to(AccessMode::Copy);
+        x.link().block_tokens().check(token, block, &copy)?;
         take_over(x, block, message, sibling).await?;
     } else {
         fetch(x, block, message, target, storage_id).await?;

@@ -152,7 +152,8 @@ async fn copy_to(
     let settings = x.settings();
     let (reader, range) = read_block::open_for_copy(x, block, block.block.num_bytes).await?;
     let reader = reader.with_class(IoClass::Replication);
-    let Some((first, message)) = write_request(x, block, &range, targets, purpose) else {
+    let token = x.token(block, targets.access())?;
+    let Some((first, message)) = write_request(x, block, token, &range, targets, purpose) else {
         return Err(XferError::Refused(format!(
             "a copy of {block} without a target"
         )));
@@ -210,6 +211,7 @@ async fn await_close_ack(conn: &mut Conn, node: &str) -> Result<(), XferError> {
 fn write_request(
     x: &Xceivers,
     block: &ExtendedBlock,
+    token: Token,
     range: &Range,
     targets: Targets,
     purpose: Purpose<'_>,
@@ -220,7 +222,7 @@ fn write_request(
     let mut ids = targets.storage_ids.into_iter();
     let source = x.link().identity(&block.pool).map(node_info);
     let message = pb::OpWriteBlock {
-        header: transfer::client_header(block, Token::default(), purpose.client_name),
+        header: transfer::client_header(block, token, purpose.client_name),
         storage_type: Some(types.next().unwrap_or(StorageType::Disk.into())),
         target_storage_types: types.collect(),
         storage_id: ids.next(),

@@ -1,9 +1,11 @@
 //! The NameNode's order to reconstruct blocks of a striped group, checked.
 
+use hayloft_wire::block_token::AccessMode;
 use hayloft_wire::ids::{ExtendedBlock, IdError, StorageType};
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeInfo};
 
 use super::what_is_left::{InternalReplica, StripedGroup};
+use crate::security::Access;
 use hayloft_client::stripe::{self, Stripe};
 
 /// More locations than a group can have in any sane cluster (Hadoop's `dfs.replication.max` is
@@ -19,6 +21,17 @@ pub(super) struct Target {
     /// As on the wire.
     pub(super) storage_type: i32,
     pub(super) storage_id: Option<String>,
+}
+
+impl Target {
+    /// What a token for the target has to permit.
+    pub(super) fn access(&self) -> Access {
+        Access {
+            mode: AccessMode::Write,
+            storage_types: vec![StorageType::from_wire(Some(self.storage_type))],
+            storage_ids: self.storage_id.clone().into_iter().collect(),
+        }
+    }
 }
 
 /// A checked order.

@@ -4,10 +4,12 @@ use bytes::Bytes;
 use hayloft_client::{BlockRange, RangeStream};
 use hayloft_io::{AlignedBuf, IoClass};
 use hayloft_store::ReplicaReader;
+use hayloft_wire::block_token::AccessMode;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
 
 use super::what_is_left::InternalReplica;
+use crate::security::Access;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::connect_to_node;
@@ -53,7 +55,7 @@ impl SourceStream {
             let local = LocalStream::open(x, range).await?;
             return Ok(Self::Local(Box::new(local)));
         }
-        let remote = RemoteStream::open(settings, replica, range).await?;
+        let remote = RemoteStream::open(x, settings, replica, range).await?;
         Ok(Self::Remote(Box::new(remote)))
     }
 
@@ -184,6 +186,7 @@ pub(super) struct RemoteStream {
 
 impl RemoteStream {
     async fn open(
+        x: &Xceivers,
         settings: &Settings,
         replica: &InternalReplica,
         range: SourceRange,
@@ -191,8 +194,9 @@ impl RemoteStream {
         let silence = settings.downstream_read_timeout(1);
         let link = connect_to_node::link(settings, &replica.node.id, silence).await?;
         let range = BlockRange {
+            // A client's token is for the client, and may be over before the last source is open.
+            token: x.token(&range.block, Access::to(AccessMode::Read))?,
             block: range.block,
-            token: replica.token.clone(),
             from: range.from,
             end: range.end,
         };

@@ -113,7 +113,14 @@ impl TargetStream {
         match connect_to_node::connect(settings, &target.node.id, 1).await {
             Ok(conn) => {
                 let mut head = BytesMut::new();
-                let request = write_request(x, target, block, checksum);
+                let token = match x.token(block, target.access()) {
+                    Ok(token) => token,
+                    Err(error) => {
+                        this.fail(&error);
+                        return this;
+                    }
+                };
+                let request = write_request(x, target, block, token, checksum);
                 transfer::encode_request(&request, &mut head);
                 let range = Range {
                     start: 0,
@@ -155,10 +162,11 @@ fn write_request(
     x: &Xceivers,
     target: &Target,
     block: &ExtendedBlock,
+    token: Token,
     checksum: DataChecksum,
 ) -> pb::OpWriteBlock {
     pb::OpWriteBlock {
-        header: transfer::client_header(block, Token::default(), ""),
+        header: transfer::client_header(block, token, ""),
         storage_type: Some(target.storage_type),
         storage_id: target.storage_id.clone(),
         source: x.link().identity(&block.pool).map(node_info),

@@ -16,6 +16,7 @@ mod reads;
 mod reconstruction;
 mod residency;
 mod striped;
+mod tokens;
 
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};

@@ -11,6 +11,7 @@ use hayloft_store::{
 };
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
+use hayloft_wire::proto::hdfs_server::ExportedBlockKeys;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -19,7 +20,8 @@ use tokio_util::sync::CancellationToken;
 use super::super::{
     NameNodeLink, Settings, Throttles, XceiverShared, XceiverStats, Xceivers, serve,
 };
-use super::pool;
+use super::{pool, tokens};
+use crate::security::BlockTokens;
 
 /// What a node said to its NameNode.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +44,7 @@ pub enum Said {
 pub struct Notes {
     id: DatanodeId,
     said: Mutex<Vec<Said>>,
+    pub tokens: BlockTokens,
     /// What [`NameNodeLink::is_slow`] says.
     pub slow: AtomicBool,
     /// Closed: the NameNode takes no report.
@@ -87,6 +90,9 @@ impl NameNodeLink for Notes {
     fn identity(&self, _: &PoolId) -> Option<DatanodeId> {
         Some(self.id.clone())
     }
+    fn block_tokens(&self) -> &BlockTokens {
+        &self.tokens
+    }
     fn is_slow(&self, _: &PoolId) -> bool {
         self.slow.load(Ordering::Relaxed)
     }
@@ -116,13 +122,17 @@ impl Node {
     /// A node whose volumes use the engine with this name; `NAME cached` with what clients read
     /// through the page cache.
     pub async fn with_engine(engine: &str, settings: Settings, volumes: &[StorageType]) -> Self {
-        Self::beside(None, (engine, None), settings, volumes).await
+        Self::beside(None, (engine, None), settings, volumes)
+            .await
+            .without_tokens()
     }
 
     /// A node whose one volume obeys the rules.
     pub async fn with_faults(faults: &Arc<Faults>) -> Self {
         let engine = ("posix", Some(Arc::clone(faults)));
-        Self::beside(None, engine, Settings::default(), &[StorageType::Disk]).await
+        Self::beside(None, engine, Settings::default(), &[StorageType::Disk])
+            .await
+            .without_tokens()
     }
 
     /// A virtual node of the process that the others with these are of.
@@ -130,7 +140,25 @@ impl Node {
         let volumes = [StorageType::Disk];
         let node = Self::beside(Some(process), ("posix", None), settings, &volumes).await;
         process.1.introduce(&node.store);
+        node.without_tokens()
+    }
+
+    /// A node whose NameNode has block tokens on, with these keys.
+    pub async fn with_tokens(keys: &ExportedBlockKeys) -> Self {
+        let engine = ("posix", None);
+        let node = Self::beside(None, engine, Settings::default(), &[StorageType::Disk]).await;
+        let tokens = &node.notes.tokens;
+        tokens.agree(true).expect("the first to say");
+        tokens
+            .take_keys(&pool(), keys, true)
+            .expect("within limits");
         node
+    }
+
+    fn without_tokens(self) -> Self {
+        let tokens = &self.notes.tokens;
+        tokens.agree(false).expect("the first to say");
+        self
     }
 
     async fn beside(
@@ -186,6 +214,7 @@ impl Node {
         let notes = Arc::new(Notes {
             id: id.clone(),
             said: Mutex::default(),
+            tokens: BlockTokens::new(tokens::settings()),
             slow: AtomicBool::new(false),
             hears: watch::Sender::new(true),
         });

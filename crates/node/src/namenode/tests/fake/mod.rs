@@ -19,7 +19,8 @@ use hayloft_wire::proto::datanode::{
 };
 use hayloft_wire::proto::hdfs::RollingUpgradeStatus;
 use hayloft_wire::proto::hdfs_server::{
-    NamespaceInfo, NnHaState, NnHaStatusHeartbeat, StorageInfo as WireStorageInfo, VersionResponse,
+    ExportedBlockKeys, NamespaceInfo, NnHaState, NnHaStatusHeartbeat,
+    StorageInfo as WireStorageInfo, VersionResponse,
 };
 use hayloft_wire::rpc::{self, IncomingFrame, RpcErrorCode, RpcRequestHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -68,6 +69,8 @@ pub struct Script {
     pub refuse_version: Option<&'static str>,
     /// Block tokens are on.
     pub tokens: bool,
+    /// Keys that the registration hands out with them.
+    pub keys: ExportedBlockKeys,
     /// Heartbeats are never answered.
     pub hang: bool,
     pub rolling_upgrade: Option<RollingUpgradeStatus>,
@@ -99,6 +102,7 @@ impl FakeNameNode {
                 refuse: None,
                 refuse_version: None,
                 tokens: false,
+                keys: super::commands::keys(),
                 hang: false,
                 rolling_upgrade: None,
                 told: Vec::new(),
@@ -227,7 +231,10 @@ async fn serve_call(call: &rpc::IncomingCall, script: &Mutex<Script>) -> Bytes {
             tell(Told::Registered);
             let request: RegisterDatanodeRequest = frame::decode(message).expect("registration");
             let mut registration = request.registration;
-            registration.keys.is_block_token_enabled = script.lock().expect("no panic").tokens;
+            let script = script.lock().expect("no panic");
+            if script.tokens {
+                registration.keys = script.keys.clone();
+            }
             rpc::encode_success(header, &RegisterDatanodeResponse { registration })
         }
         "sendHeartbeat" => {

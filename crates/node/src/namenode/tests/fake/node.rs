@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hayloft_conf::{Configuration, SharedConfig};
+use hayloft_conf::{Configuration, KeyGenerator, SharedConfig};
 use hayloft_store::StartOption;
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::{SlowDiskReport, SlowPeerReport};
@@ -21,6 +21,7 @@ use crate::namenode::inventory::Inventory;
 use crate::namenode::service_side::NodeSide;
 use crate::namenode::work::{NodeLoad, NodeWork, Targets};
 use crate::outliers::OutlierReports;
+use crate::security::{BlockTokens, TokenSettings};
 
 /// Counts orders; a copy takes for ever.
 #[derive(Default)]
@@ -133,6 +134,11 @@ impl Node {
             shutdown: shutdown.clone(),
             tasks: TaskTracker::new(),
             activity: Arc::default(),
+            tokens: BlockTokens::new(TokenSettings {
+                algorithm: KeyGenerator::HmacSha1,
+                protobuf: false,
+                user: "hdfs".to_owned(),
+            }),
             work: OnceLock::new(),
         });
         services
