@@ -42,7 +42,10 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
 /// network.
 fn usable(config: &Configuration) -> Result<(), CliError> {
     config.refuse_unprotected()?;
-    config.virtual_nodes()?;
+    config.refuse_half_secure()?;
+    for node in config.virtual_nodes()? {
+        node.config.refuse_half_secure()?;
+    }
     hayloft_conf::namenodes(config)?;
     Ok(())
 }

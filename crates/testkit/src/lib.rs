@@ -14,6 +14,7 @@
 //! - `pattern`: test data as a pure function of a seed and a file offset
 //! - `power`: nodes that are killed or lose their power or their disk
 //! - `process_usage`: what the kernel says about a process: memory, descriptors, CPU time
+//! - `realm`: a Kerberos realm with a KDC of its own
 //! - `relay`: a TCP relay that can hold back what passes through it: a network that stalls
 //! - `striped`: erasure-coded files: where their internal blocks are
 //! - `suite`: the cluster tests as trials of `libtest-mimic`
@@ -58,6 +59,7 @@ pub mod pattern;
 #[cfg(feature = "load")]
 pub mod power;
 pub mod process_usage;
+pub mod realm;
 pub mod relay;
 pub mod striped;
 #[cfg(feature = "cluster")]

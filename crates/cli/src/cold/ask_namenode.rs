@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hayloft_client::login;
 use hayloft_conf::{Configuration, NameService};
-use hayloft_rpc::{Protocol, RpcClient, RpcError, RpcOptions};
+use hayloft_rpc::{Protocol, RpcClient, RpcError, RpcOptions, RpcSecurity};
 use hayloft_wire::proto::file_status::HdfsFileStatus;
 use hayloft_wire::proto::hdfs::StorageType;
 use hayloft_wire::proto::namespace::*;
@@ -49,14 +50,18 @@ impl ActiveNameNode {
     ///
     /// # Errors
     /// No NameNode is configured, several name services are and none was named, or the cluster
-    /// wants Kerberos.
+    /// wants what is not served.
     pub fn of(config: &Configuration, service: Option<&str>) -> Result<Self, CliError> {
         config.refuse_unprotected()?;
         let services = hayloft_conf::namenodes(config)?;
         let service = choose(services, service)?;
+        let options = RpcOptions {
+            security: security(config)?,
+            ..RpcOptions::default()
+        };
         let client = |address: &hayloft_conf::HostPort| {
             let protocol: Protocol = CLIENT_NAMENODE_PROTOCOL;
-            RpcClient::new(address.to_string(), protocol, RpcOptions::default())
+            RpcClient::new(address.to_string(), protocol, options.clone())
         };
         let clients: Vec<RpcClient> = service.namenodes.iter().map(|n| client(&n.rpc)).collect();
         let name = service.id.unwrap_or_else(|| {
@@ -230,6 +235,12 @@ pub fn choose(services: Vec<NameService>, named: Option<&str>) -> Result<NameSer
     }
 }
 
+/// How the command says who runs it: with a ticket, where the cluster has Kerberos.
+fn security(config: &Configuration) -> Result<Option<RpcSecurity>, CliError> {
+    login::command_to_namenodes(config)
+        .map_err(|why| CliError::new(why, "core-site.xml", "correct it"))
+}
+
 /// Whether another NameNode, or the same a little later, may answer.
 fn goes_elsewhere(error: &RpcError) -> bool {
     error.is_standby()
@@ -246,6 +257,8 @@ pub fn refused(doing: &str, path: &str, error: &RpcError) -> CliError {
         "run it as the superuser of HDFS (HADOOP_USER_NAME)"
     } else if error.is_remote("SafeModeException") {
         "wait until the NameNode has left safe mode"
+    } else if matches!(error, RpcError::Unproven { .. }) {
+        "run kinit, and compare core-site.xml with the NameNode's"
     } else if error.remote_class().is_some() {
         "its log says more"
     } else {

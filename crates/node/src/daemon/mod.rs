@@ -43,6 +43,7 @@ use self::process_limits::{ClientShares, Taken};
 use self::start_to_stop::{Machinery, Opened, Running, span_of};
 use crate::store_config::{self, write_memory};
 use crate::xceiver::{Settings, XceiverShared};
+use hayloft_client::login;
 use hayloft_conf::{Configuration, NodeName, SharedConfig, VirtualNode};
 
 /// How long the look at the directories may take.
@@ -65,7 +66,11 @@ pub async fn run(
     let current = config.current();
     // Asked again here: whatever started this must not get an unprotected node.
     current.refuse_unprotected()?;
+    current.refuse_half_secure()?;
     let nodes = current.virtual_nodes()?;
+    for node in &nodes {
+        node.config.refuse_half_secure()?;
+    }
     if let Some(why) = crate::snapshots::refusal(&current) {
         return Err(StartError::Refused(why));
     }
@@ -74,6 +79,10 @@ pub async fn run(
     for line in warnings {
         warn!("{line}");
     }
+    // Before anything is locked: a node that cannot say who it is serves nobody.
+    login::log_node_in(&current)
+        .await
+        .map_err(StartError::Kerberos)?;
     let machinery = machinery(&current, &nodes);
     let planned = planned(config, nodes);
     let opened = open_all(planned, &machinery, &shutdown).await?;

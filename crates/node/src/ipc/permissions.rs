@@ -1,5 +1,8 @@
 //! Who may do what: the superuser check of administrative calls, and acting for other users.
 //!
+//! With Kerberos, callers have the names of their principals, and short names by
+//! `hadoop.security.auth_to_local`. Without, a short name is what comes before `/` and `@`.
+//!
 //! Groups come from the system's user database through `id`, as Hadoop's default mapping does it.
 //! So every source that the machine knows (files, LDAP, SSSD) counts. Answers are kept for a while.
 
@@ -11,9 +14,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
+use hayloft_client::login;
 use hayloft_conf::{Configuration, SharedConfig, keys};
 use hayloft_io::locks::lock;
 use hayloft_rpc::current_user;
+use hayloft_rpc::security::name_rules::NameRules;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;
 
@@ -26,8 +31,10 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Users {
     config: SharedConfig,
-    /// The user of this process; it may do everything.
+    /// The user of this process, or with Kerberos the short name of its principal; it may do
+    /// everything.
     node_user: String,
+    names: ShortNames,
     groups: Mutex<HashMap<String, (Instant, Vec<String>)>>,
     /// One look-up at a time: a slow user database must not use up all threads.
     lookup: Semaphore,
@@ -35,9 +42,19 @@ pub(super) struct Users {
 
 impl Users {
     pub(super) fn new(config: SharedConfig) -> Self {
+        let names = ShortNames::new(&config.current());
+        let principal = login::node_principal(&config.current());
+        let node_user = principal.map_or_else(current_user, |principal| {
+            let named = names.of(&principal);
+            named.unwrap_or_else(|why| {
+                warn!("the node's own principal has no short name: {why}");
+                principal
+            })
+        });
         Self {
             config,
-            node_user: current_user(),
+            node_user,
+            names,
             groups: Mutex::default(),
             lookup: Semaphore::new(1),
         }
@@ -50,33 +67,42 @@ impl Users {
         if !config.get(&keys::PERMISSIONS_ENABLED) {
             return Ok(());
         }
-        let Some(user) = caller.user.as_deref() else {
+        let user = caller.user.as_deref().and_then(|user| self.names.of(user).ok());
+        let Some(user) = user else {
             return Err(RpcFault::access_denied("Permission denied."));
         };
-        if user == self.node_user {
+        if caller.user.as_ref() == Some(&self.node_user) || user == self.node_user {
             return Ok(());
         }
         let supergroup = config.get(&keys::SUPERUSER_GROUP);
-        if self.groups_of(user).await.contains(&supergroup) {
+        if self.groups_of(&user).await.contains(&supergroup) {
             return Ok(());
         }
         debug!(user, supergroup, "an administrative call was refused");
         Err(RpcFault::access_denied("Permission denied."))
     }
 
+    /// The short name of a caller's user; `None` when it has none.
+    pub(super) fn short_name(&self, caller: &Caller) -> Option<String> {
+        caller.user.as_deref().and_then(|user| self.names.of(user).ok())
+    }
+
     /// Whether the caller may act for the user it names, by `hadoop.proxyuser.*`.
     pub(super) async fn may_connect(&self, caller: &Caller) -> Result<(), String> {
         let (Some(user), Some(real)) = (&caller.user, &caller.real_user) else {
-            return Ok(());
+            // A caller without a short name cannot be anyone here.
+            let named = caller.user.as_deref().map(|user| self.names.of(user));
+            return named.transpose().map(drop);
         };
+        let (short_user, short_real) = (self.names.of(user)?, self.names.of(real)?);
         let config = self.config.current();
         let rule = |what: &str| {
             config
-                .text(&format!("hadoop.proxyuser.{}.{what}", short_name(real)))
+                .text(&format!("hadoop.proxyuser.{short_real}.{what}"))
                 .unwrap_or_default()
         };
-        let allowed_user = listed(&rule("users"), short_name(user));
-        if !allowed_user && !self.in_any_group(user, &rule("groups")).await {
+        let allowed_user = listed(&rule("users"), &short_user);
+        if !allowed_user && !self.in_any_group(&short_user, &rule("groups")).await {
             return Err(format!("User: {real} is not allowed to impersonate {user}"));
         }
         let address = caller.address.ip();
@@ -99,8 +125,8 @@ impl Users {
         groups.iter().any(|group| listed(allowed, group))
     }
 
+    /// The groups of a user, by its short name.
     async fn groups_of(&self, user: &str) -> Vec<String> {
-        let user = short_name(user);
         if let Some(groups) = static_groups(&self.config.current(), user) {
             return groups;
         }
@@ -139,8 +165,44 @@ impl Users {
     }
 }
 
+/// How callers are called.
+#[derive(Debug)]
+enum ShortNames {
+    /// By what comes before `/` and `@`.
+    Cut,
+    /// By rules; an error says why there are none, and nobody has a name.
+    Rules(Result<NameRules, String>),
+}
+
+impl ShortNames {
+    fn of_config(config: &Configuration, realm: &str) -> Result<NameRules, String> {
+        let rules = config.get(&keys::AUTH_TO_LOCAL).unwrap_or_default();
+        NameRules::parse(&rules, &config.get(&keys::AUTH_TO_LOCAL_MECHANISM), realm)
+    }
+
+    fn new(config: &Configuration) -> Self {
+        if !config.has_kerberos() {
+            return Self::Cut;
+        }
+        let realm = hayloft_rpc::security::default_realm();
+        let rules = realm.and_then(|realm| Self::of_config(config, &realm));
+        if let Err(why) = &rules {
+            warn!("{}: {why}; every caller is refused", keys::AUTH_TO_LOCAL.name());
+        }
+        Self::Rules(rules)
+    }
+
+    fn of(&self, user: &str) -> Result<String, String> {
+        match self {
+            Self::Cut => Ok(short_name(user).to_owned()),
+            Self::Rules(Ok(rules)) => rules.short_name(user),
+            Self::Rules(Err(why)) => Err(why.clone()),
+        }
+    }
+}
+
 /// A user name without realm and host.
-pub(super) fn short_name(user: &str) -> &str {
+fn short_name(user: &str) -> &str {
     user.split(['/', '@']).next().unwrap_or(user)
 }
 

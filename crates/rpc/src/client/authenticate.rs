@@ -25,7 +25,7 @@ use tokio::net::TcpStream;
 use super::connection_tasks::{Shared, read_frame};
 use super::{RpcError, remote_error};
 use crate::security::{
-    BlockedCall, LayerOffer, RpcQuality, RpcSecurity, Wrapping, off_threads,
+    BlockedCall, KdcOrCaller, LayerOffer, RpcQuality, RpcSecurity, Wrapping, off_threads,
 };
 
 /// How long one step may take; the first asks the KDC for a ticket.
@@ -137,7 +137,7 @@ async fn step(
     input: Vec<u8>,
     make: impl FnOnce() -> Result<GssContext, hayloft_gss::GssError> + Send + 'static,
 ) -> Result<(GssContext, Vec<u8>, bool), RpcError> {
-    let stepped = off_threads(STEP_LIMIT, move || {
+    let stepped = off_threads(KdcOrCaller::Kdc, STEP_LIMIT, move || {
         let mut context = make()?;
         let step = context.step(&input)?;
         Ok((context, step.token, step.complete))

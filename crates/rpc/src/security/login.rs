@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::off_threads::{BlockedCall, off_threads};
+use super::off_threads::{BlockedCall, KdcOrCaller, off_threads};
 
 /// How long a login may take: MIT's library asks each KDC several times.
 const LOGIN_LIMIT: Duration = Duration::from_secs(60);
@@ -86,13 +86,14 @@ impl KerberosLogin {
         Arc::clone(login)
     }
 
-    /// Logs in, if that has to be.
+    /// Logs in, if that has to be. Gives back the full principal.
     ///
     /// # Errors
     /// Why there is no ticket, and what to do about it.
-    pub async fn check(&self) -> Result<(), String> {
+    pub async fn check(&self) -> Result<String, String> {
         let credentials = self.credentials().await;
-        credentials.map(drop).map_err(|error| error.to_string())
+        let named = credentials.map(|credentials| credentials.principal().to_owned());
+        named.map_err(|error| error.to_string())
     }
 
     /// Credentials with a good ticket. Callers at the same time share one login.
@@ -110,7 +111,7 @@ impl KerberosLogin {
             return Err(error.clone());
         }
         let source = self.source.clone();
-        let made = off_threads(LOGIN_LIMIT, move || match source {
+        let made = off_threads(KdcOrCaller::Kdc, LOGIN_LIMIT, move || match source {
             LoginSource::Keytab { principal, path } => GssCredentials::log_in(&principal, &path),
             LoginSource::TicketCache => GssCredentials::of_ticket_cache(),
         })

@@ -16,9 +16,9 @@ mod wrapping;
 
 pub use login::{KerberosLogin, LoginSource};
 pub use quality::{LayerOffer, RpcQuality};
-pub use server_principal::ServerPrincipal;
+pub use server_principal::{ServerPrincipal, for_host, name_of, names_host};
 
-pub(crate) use off_threads::{BlockedCall, off_threads};
+pub(crate) use off_threads::{BlockedCall, KdcOrCaller, off_threads};
 pub(crate) use wrapping::Wrapping;
 
 use std::sync::Arc;
@@ -32,4 +32,12 @@ pub struct RpcSecurity {
     pub server: ServerPrincipal,
     /// What protects the bytes, the most wanted first (`hadoop.rpc.protection`); not empty.
     pub qualities: Arc<[RpcQuality]>,
+}
+
+/// The realm of names that have none, by krb5.conf.
+///
+/// # Errors
+/// Kerberos' library is missing, or krb5.conf names no realm; with what to do.
+pub fn default_realm() -> Result<String, String> {
+    hayloft_gss::default_realm().map_err(|error| error.to_string())
 }

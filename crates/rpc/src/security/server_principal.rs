@@ -97,13 +97,15 @@ async fn with_host(configured: &str, address: IpAddr) -> String {
 }
 
 /// Whether a principal has `_HOST` for its host.
-pub(crate) fn names_host(configured: &str) -> bool {
+#[must_use]
+pub fn names_host(configured: &str) -> bool {
     let (name, _) = configured.split_once('@').unwrap_or((configured, ""));
     name.split_once('/').is_some_and(|(_, host)| host == HOST)
 }
 
 /// A configured principal with `host`, in lower case, where it has `_HOST`.
-pub(crate) fn for_host(configured: &str, host: &str) -> String {
+#[must_use]
+pub fn for_host(configured: &str, host: &str) -> String {
     if names_host(configured) {
         configured.replacen(HOST, &host.to_lowercase(), 1)
     } else {
@@ -113,7 +115,7 @@ pub(crate) fn for_host(configured: &str, host: &str) -> String {
 
 /// The name that DNS or the hosts file gives an address, when that name has the address, too;
 /// otherwise the address as text.
-pub(crate) async fn name_of(address: IpAddr) -> String {
+pub async fn name_of(address: IpAddr) -> String {
     let look = tokio::task::spawn_blocking(move || {
         let name = dns_lookup::lookup_addr(&address).ok()?;
         let back = dns_lookup::lookup_host(&name).ok()?;

@@ -30,6 +30,12 @@ pub(super) fn identify(
              parameter delegation out, or ask an Apache DataNode",
         ));
     }
+    if config.has_kerberos() {
+        return Err(Refusal::forbidden(
+            "this cluster has Kerberos, and this node takes no delegation tokens yet: it believes \
+             no user.name, so read and write by hdfs:// instead of webhdfs://",
+        ));
+    }
     let user = match given("user.name") {
         None => config.get(&keys::HTTP_STATIC_USER),
         Some(name) => {

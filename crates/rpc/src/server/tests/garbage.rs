@@ -30,7 +30,7 @@ proptest! {
     #[test]
     fn sessions_survive(with_sasl: bool, frames in prop::collection::vec(any_frame(), 0..8)) {
         let address = ([127, 0, 0, 1], 1).into();
-        let mut session = Session::new(address, with_sasl);
+        let mut session = Session::new(address, with_sasl, None);
         let mut authorized = false;
         for frame in frames {
             match session.on_frame(frame) {
