@@ -43,7 +43,9 @@ async fn canonical(name: String) -> String {
 fn system_host_name() -> String {
     let uname = rustix::system::uname();
     let name = uname.nodename().to_str().ok();
-    name.filter(|name| !name.is_empty()).unwrap_or("localhost").to_owned()
+    name.filter(|name| !name.is_empty())
+        .unwrap_or("localhost")
+        .to_owned()
 }
 
 /// The node's principal with its host, if it has Kerberos.
@@ -51,7 +53,10 @@ fn system_host_name() -> String {
 pub fn node_principal(config: &Configuration) -> Option<String> {
     let principal = config.get(&keys::DATANODE_PRINCIPAL);
     let principal = principal.filter(|_| config.has_kerberos())?;
-    let host = HOST.get().cloned().or_else(|| config.get(&keys::DATANODE_HOSTNAME));
+    let host = HOST
+        .get()
+        .cloned()
+        .or_else(|| config.get(&keys::DATANODE_HOSTNAME));
     Some(for_host(&principal, &host.unwrap_or_else(system_host_name)))
 }
 
@@ -85,13 +90,17 @@ pub async fn log_node_in(config: &Configuration) -> Result<Option<String>, Strin
 /// How a node proves to NameNodes who it is.
 #[must_use]
 pub fn node_to_namenodes(config: &Configuration) -> Option<RpcSecurity> {
-    config.has_kerberos().then(|| of(config, node_login(config), &keys::NAMENODE_PRINCIPAL))
+    config
+        .has_kerberos()
+        .then(|| of(config, node_login(config), &keys::NAMENODE_PRINCIPAL))
 }
 
 /// How a node proves to other nodes who it is.
 #[must_use]
 pub fn node_to_nodes(config: &Configuration) -> Option<RpcSecurity> {
-    config.has_kerberos().then(|| of(config, node_login(config), &keys::DATANODE_PRINCIPAL))
+    config
+        .has_kerberos()
+        .then(|| of(config, node_login(config), &keys::DATANODE_PRINCIPAL))
 }
 
 /// How a command proves to NameNodes who runs it: with the ticket that `kinit` got.
@@ -112,10 +121,13 @@ pub fn node_for_callers(config: &Configuration) -> Option<Arc<RpcServerSecurity>
     // Without a principal nobody gets through; the start has refused that.
     config.has_kerberos().then(|| {
         Arc::new(RpcServerSecurity {
-        principal: node_principal(config).unwrap_or_default(),
-        keytab: config.get(&keys::DATANODE_KEYTAB).unwrap_or_default().into(),
-        qualities: qualities(config),
-    })
+            principal: node_principal(config).unwrap_or_default(),
+            keytab: config
+                .get(&keys::DATANODE_KEYTAB)
+                .unwrap_or_default()
+                .into(),
+            qualities: qualities(config),
+        })
     })
 }
 
@@ -138,7 +150,9 @@ fn of(
 
 /// None at all for a value that is none: then no connection is made. The start has refused it.
 fn qualities(config: &Configuration) -> Arc<[RpcQuality]> {
-    RpcQuality::list(&config.get(&keys::RPC_PROTECTION)).unwrap_or_default().into()
+    RpcQuality::list(&config.get(&keys::RPC_PROTECTION))
+        .unwrap_or_default()
+        .into()
 }
 
 #[cfg(test)]
@@ -168,7 +182,10 @@ mod tests {
     #[test]
     fn a_node_is_named_after_its_host_and_nodes_share_a_login() {
         let config = config(&[("hadoop.rpc.protection", "privacy,integrity")]);
-        assert_eq!(node_principal(&config).as_deref(), Some("dn/node.example@R"));
+        assert_eq!(
+            node_principal(&config).as_deref(),
+            Some("dn/node.example@R")
+        );
         let one = node_to_namenodes(&config).expect("Kerberos");
         let other = node_to_nodes(&config).expect("Kerberos");
         assert!(Arc::ptr_eq(&one.login, &other.login));
@@ -181,6 +198,11 @@ mod tests {
     fn a_protection_that_is_none_lets_nothing_through() {
         let config = config(&[("hadoop.rpc.protection", "auth")]);
         assert!(command_to_namenodes(&config).is_err());
-        assert!(node_to_namenodes(&config).expect("Kerberos").qualities.is_empty());
+        assert!(
+            node_to_namenodes(&config)
+                .expect("Kerberos")
+                .qualities
+                .is_empty()
+        );
     }
 }

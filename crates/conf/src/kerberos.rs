@@ -54,7 +54,9 @@ impl Configuration {
         if self.get(&keys::IGNORE_SECURE_PORTS) {
             return None;
         }
-        let https_only = self.get(&keys::HTTP_POLICY).eq_ignore_ascii_case("HTTPS_ONLY");
+        let https_only = self
+            .get(&keys::HTTP_POLICY)
+            .eq_ignore_ascii_case("HTTPS_ONLY");
         let mut ports = vec![&keys::DATANODE_ADDRESS];
         if !https_only {
             ports.push(&keys::DATANODE_HTTP_ADDRESS);
@@ -96,18 +98,36 @@ mod tests {
         let kept = SECURE.into_iter().filter(|(name, _)| !changed(name));
         let all: Vec<_> = kept.chain(changes.iter().copied()).collect();
         let config = Configuration::from_properties(all).expect("valid");
-        config.refuse_half_secure().map_err(|error| error.to_string())
+        config
+            .refuse_half_secure()
+            .map_err(|error| error.to_string())
     }
 
     #[test]
     fn what_apache_demands_is_demanded() {
         assert_eq!(with(&[]), Ok(()));
         for (key, value, told) in [
-            ("dfs.datanode.keytab.file", "", "dfs.datanode.keytab.file is not set"),
-            ("dfs.datanode.kerberos.principal", "", "principal is not set"),
+            (
+                "dfs.datanode.keytab.file",
+                "",
+                "dfs.datanode.keytab.file is not set",
+            ),
+            (
+                "dfs.datanode.kerberos.principal",
+                "",
+                "principal is not set",
+            ),
             ("dfs.block.access.token.enable", "false", "is not true"),
-            ("dfs.datanode.address", "0.0.0.0:9866", "the port of dfs.datanode.address"),
-            ("dfs.datanode.http.address", "0.0.0.0:0", "the port of dfs.datanode.http.address"),
+            (
+                "dfs.datanode.address",
+                "0.0.0.0:9866",
+                "the port of dfs.datanode.address",
+            ),
+            (
+                "dfs.datanode.http.address",
+                "0.0.0.0:0",
+                "the port of dfs.datanode.http.address",
+            ),
         ] {
             let refused = with(&[(key, value)]).unwrap_err();
             assert!(refused.contains(told), "{refused}");
@@ -117,9 +137,15 @@ mod tests {
     #[test]
     fn ports_do_not_count_in_a_lab_and_the_plain_web_port_not_without_it() {
         let any = ("dfs.datanode.address", "0.0.0.0:9866");
-        assert_eq!(with(&[any, ("ignore.secure.ports.for.testing", "true")]), Ok(()));
+        assert_eq!(
+            with(&[any, ("ignore.secure.ports.for.testing", "true")]),
+            Ok(())
+        );
         let web = ("dfs.datanode.http.address", "0.0.0.0:9864");
         assert_eq!(with(&[web, ("dfs.http.policy", "HTTPS_ONLY")]), Ok(()));
-        assert_eq!(with(&[any, ("hadoop.security.authentication", "simple")]), Ok(()));
+        assert_eq!(
+            with(&[any, ("hadoop.security.authentication", "simple")]),
+            Ok(())
+        );
     }
 }

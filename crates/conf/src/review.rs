@@ -146,7 +146,11 @@ impl Configuration {
             });
         }
         let authentication = self.get(&keys::SECURITY_AUTHENTICATION);
-        let authentication = if authentication.is_empty() { "simple" } else { &authentication };
+        let authentication = if authentication.is_empty() {
+            "simple"
+        } else {
+            &authentication
+        };
         let demands = [
             (
                 keys::SECURITY_AUTHENTICATION.name(),

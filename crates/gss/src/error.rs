@@ -69,23 +69,33 @@ const BASE: i32 = -1_765_328_384;
 fn hint(code: i32, text: &str) -> &'static str {
     match code.wrapping_sub(BASE) {
         // KDC_ERR_C_PRINCIPAL_UNKNOWN, KDC_ERR_S_PRINCIPAL_UNKNOWN
-        6 => ": the KDC does not know this node's principal: add it there, or correct \
-              dfs.datanode.kerberos.principal",
-        7 => ": the KDC does not know the server's principal: compare \
-              dfs.namenode.kerberos.principal with the KDC's list",
+        6 => {
+            ": the KDC does not know this node's principal: add it there, or correct \
+              dfs.datanode.kerberos.principal"
+        }
+        7 => {
+            ": the KDC does not know the server's principal: compare \
+              dfs.namenode.kerberos.principal with the KDC's list"
+        }
         // KDC_ERR_ETYPE_NOSUPP, KRB5_BAD_ENCTYPE, KRB5_PROG_ETYPE_NOSUPP, KRB5_KT_KVNONOTFOUND
-        14 | 188 | 150 | 229 => ": the keytab or the KDC has no key of an encryption type that both \
-              allow: export the keytab again with aes256-cts and aes128-cts",
+        14 | 188 | 150 | 229 => {
+            ": the keytab or the KDC has no key of an encryption type that both \
+              allow: export the keytab again with aes256-cts and aes128-cts"
+        }
         // KDC_ERR_PREAUTH_FAILED, AP_ERR_BAD_INTEGRITY
         24 | 31 => ": the key in the keytab is not the KDC's: export the keytab again",
         // AP_ERR_TKT_EXPIRED
         32 => ": the ticket has run out: run kinit, or look why the node cannot log in again",
         // KDC_ERR_NEVER_VALID, AP_ERR_TKT_NYV, AP_ERR_SKEW
-        11 | 33 | 37 => ": the clocks of this host and of the KDC differ by more than Kerberos \
-              allows: correct them (chrony or ntpd)",
+        11 | 33 | 37 => {
+            ": the clocks of this host and of the KDC differ by more than Kerberos \
+              allows: correct them (chrony or ntpd)"
+        }
         // KRB5_REALM_UNKNOWN, KRB5_REALM_CANT_RESOLVE
-        153 | 154 => ": no KDC of that realm is found: name it in [realms] of krb5.conf, or correct \
-              DNS",
+        153 | 154 => {
+            ": no KDC of that realm is found: name it in [realms] of krb5.conf, or correct \
+              DNS"
+        }
         // KRB5_KDC_UNREACH
         156 => ": no KDC answers: see that it runs, and that port 88 is open from here",
         // KRB5_FCC_NOFILE, KRB5_CC_NOTFOUND
@@ -117,7 +127,10 @@ mod tests {
             (-1_765_328_203, "klist -ekt"),
         ] {
             let told = GssError::failed("trying", code, "Words".to_owned()).to_string();
-            assert!(told.starts_with("trying: Words: ") && told.contains(words), "{told}");
+            assert!(
+                told.starts_with("trying: Words: ") && told.contains(words),
+                "{told}"
+            );
         }
         let plain = GssError::failed("trying", 0, "Words".to_owned());
         assert_eq!(plain.to_string(), "trying: Words");

@@ -78,7 +78,9 @@ impl Keytab {
         };
         let size = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
         if !size.is_file() || size.len() > MAX_BYTES {
-            return Err(unreadable("it is no file of the size of a keytab".to_owned()));
+            return Err(unreadable(
+                "it is no file of the size of a keytab".to_owned(),
+            ));
         }
         let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
         Self::parse(&bytes).ok_or_else(|| KeytabError::Malformed {
@@ -163,7 +165,10 @@ mod tests {
     use super::*;
 
     fn record(realm: &str, components: &[&str]) -> Vec<u8> {
-        let mut record = u16::try_from(components.len()).unwrap().to_be_bytes().to_vec();
+        let mut record = u16::try_from(components.len())
+            .unwrap()
+            .to_be_bytes()
+            .to_vec();
         for text in std::iter::once(&realm).chain(components) {
             record.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
             record.extend(text.as_bytes());
@@ -193,9 +198,14 @@ mod tests {
         assert_eq!(names, ["HTTP/host@R", "dn/host@R"]);
         let realm = || Ok("R".to_owned());
         assert!(read.require(Path::new("k"), "dn/host", realm).is_ok());
-        let none = read.require(Path::new("k"), "dn/other@R", realm).unwrap_err();
+        let none = read
+            .require(Path::new("k"), "dn/other@R", realm)
+            .unwrap_err();
         let told = none.to_string();
-        assert!(told.contains("no key of dn/other@R; it has HTTP/host@R, dn/host@R"), "{told}");
+        assert!(
+            told.contains("no key of dn/other@R; it has HTTP/host@R, dn/host@R"),
+            "{told}"
+        );
     }
 
     #[test]
@@ -203,7 +213,9 @@ mod tests {
         assert_eq!(Keytab::parse(b""), None);
         assert_eq!(Keytab::parse(b"hello"), None);
         assert_eq!(Keytab::parse(&[5, 2]), Some(Keytab::default()));
-        let gone = Keytab::read(Path::new("/no/such/keytab")).unwrap_err().to_string();
+        let gone = Keytab::read(Path::new("/no/such/keytab"))
+            .unwrap_err()
+            .to_string();
         assert!(gone.contains("/no/such/keytab") && gone.contains("dfs.datanode.keytab.file"));
     }
 

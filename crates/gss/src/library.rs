@@ -249,13 +249,12 @@ impl Library {
         principal: Option<&str>,
         store: &Store<'_>,
     ) -> Result<Cred, GssError> {
-        let name = principal.map(|principal| self.import(principal)).transpose()?;
+        let name = principal
+            .map(|principal| self.import(principal))
+            .transpose()?;
         let (usage, pairs) = match store {
             Store::Keytab { keytab, cache } => {
-                let pairs = vec![
-                    (c"client_keytab", path(keytab)?),
-                    (c"ccache", text(cache)?),
-                ];
+                let pairs = vec![(c"client_keytab", path(keytab)?), (c"ccache", text(cache)?)];
                 (INITIATE, pairs)
             }
             Store::Tickets => (INITIATE, Vec::new()),
@@ -277,7 +276,11 @@ impl Library {
             count: 1,
             elements: &raw mut oid,
         };
-        let store = if elements.is_empty() { null() } else { &raw const set };
+        let store = if elements.is_empty() {
+            null()
+        } else {
+            &raw const set
+        };
         let handle = name.as_ref().map_or(null_mut(), |name| name.1);
         let (mut minor, mut cred) = (0, null_mut());
         // SAFETY: name, store and mechanisms live until the call returns, which copies them; the
@@ -371,7 +374,8 @@ impl Name {
             (self.0.functions.gss_display_name)(&raw mut minor, self.1, &raw mut out, null_mut())
         };
         let bytes = self.0.take(&mut out);
-        self.0.check("showing the name of a principal", major, minor)?;
+        self.0
+            .check("showing the name of a principal", major, minor)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }

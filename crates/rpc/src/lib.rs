@@ -22,5 +22,5 @@ pub use hayloft_wire::rpc::names::{
     INTER_DATANODE_PROTOCOL, Protocol,
 };
 pub use log_limit::LogLimit;
-pub use security::{KerberosLogin, LoginSource, RpcQuality, RpcSecurity, ServerPrincipal};
 pub use repeated_failures::{AcceptTrouble, Trouble};
+pub use security::{KerberosLogin, LoginSource, RpcQuality, RpcSecurity, ServerPrincipal};

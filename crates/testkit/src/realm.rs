@@ -28,7 +28,11 @@ pub struct Realm {
 /// A program of Kerberos, wherever it is.
 fn program(name: &str) -> PathBuf {
     let of_server = Path::new(SERVER_TOOLS).join(name);
-    if of_server.is_file() { of_server } else { name.into() }
+    if of_server.is_file() {
+        of_server
+    } else {
+        name.into()
+    }
 }
 
 impl Realm {
@@ -56,7 +60,10 @@ impl Realm {
         std::fs::create_dir_all(&database).map_err(TestkitError::file("creating", &database))?;
         write(realm.krb5_conf(), realm.client_configuration())?;
         write(dir.join("kdc.conf"), realm.server_configuration())?;
-        realm.run("kdb5_util", &["create", "-s", "-W", "-r", REALM, "-P", "not-secret"])?;
+        realm.run(
+            "kdb5_util",
+            &["create", "-s", "-W", "-r", REALM, "-P", "not-secret"],
+        )?;
         Ok(realm)
     }
 
@@ -129,7 +136,9 @@ impl Realm {
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if !ran.status.success() {
             let words = [said(&ran.stdout), said(&ran.stderr)].concat();
-            return Err(TestkitError::Expectation(format!("{tool} {arguments:?}: {words}")));
+            return Err(TestkitError::Expectation(format!(
+                "{tool} {arguments:?}: {words}"
+            )));
         }
         Ok(said(&ran.stdout))
     }
@@ -155,7 +164,8 @@ impl Realm {
     /// # Errors
     /// Kerberos' tools fail.
     pub fn limit_life(&self, principal: &str, life: &str) -> Result<()> {
-        self.run("kadmin.local", &["modprinc", "-maxlife", life, principal]).map(drop)
+        self.run("kadmin.local", &["modprinc", "-maxlife", life, principal])
+            .map(drop)
     }
 
     /// Gets a ticket for clients into the test's cache.
@@ -164,7 +174,8 @@ impl Realm {
     /// The KDC does not answer or refuses.
     pub fn kinit(&self, principal: &str, keytab: &Path) -> Result<()> {
         let keytab = keytab.display().to_string();
-        self.run("kinit", &["-k", "-t", &keytab, principal]).map(drop)
+        self.run("kinit", &["-k", "-t", &keytab, principal])
+            .map(drop)
     }
 
     /// Starts the KDC and waits until it listens.
@@ -182,7 +193,11 @@ impl Realm {
         wait::until("the KDC listens", START_LIMIT, || {
             kdc.check_alive()?;
             let open = TcpStream::connect(("127.0.0.1", port)).is_ok();
-            Ok(if open { Seen::Done(()) } else { Seen::NotYet(String::new()) })
+            Ok(if open {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(String::new())
+            })
         })?;
         self.kdc = Some(kdc);
         Ok(())

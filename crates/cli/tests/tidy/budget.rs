@@ -14,6 +14,7 @@ const BUDGETS: [(&str, &[&str], usize); 4] = [
             "coder",
             "conf",
             "crc",
+            "gss",
             "io",
             "node",
             "parity",

@@ -67,7 +67,10 @@ impl Users {
         if !config.get(&keys::PERMISSIONS_ENABLED) {
             return Ok(());
         }
-        let user = caller.user.as_deref().and_then(|user| self.names.of(user).ok());
+        let user = caller
+            .user
+            .as_deref()
+            .and_then(|user| self.names.of(user).ok());
         let Some(user) = user else {
             return Err(RpcFault::access_denied("Permission denied."));
         };
@@ -84,7 +87,10 @@ impl Users {
 
     /// The short name of a caller's user; `None` when it has none.
     pub(super) fn short_name(&self, caller: &Caller) -> Option<String> {
-        caller.user.as_deref().and_then(|user| self.names.of(user).ok())
+        caller
+            .user
+            .as_deref()
+            .and_then(|user| self.names.of(user).ok())
     }
 
     /// Whether the caller may act for the user it names, by `hadoop.proxyuser.*`.
@@ -187,7 +193,10 @@ impl ShortNames {
         let realm = hayloft_rpc::security::default_realm();
         let rules = realm.and_then(|realm| Self::of_config(config, &realm));
         if let Err(why) = &rules {
-            warn!("{}: {why}; every caller is refused", keys::AUTH_TO_LOCAL.name());
+            warn!(
+                "{}: {why}; every caller is refused",
+                keys::AUTH_TO_LOCAL.name()
+            );
         }
         Self::Rules(rules)
     }

@@ -77,7 +77,10 @@ async fn exchange(
     let credentials = security.login.credentials().await;
     let credentials = credentials.map_err(|error| refused(shared, error))?;
     let principal = credentials.principal().to_owned();
-    let realm = principal.rsplit_once('@').map_or("", |(_, realm)| realm).to_owned();
+    let realm = principal
+        .rsplit_once('@')
+        .map_or("", |(_, realm)| realm)
+        .to_owned();
     let header = ConnectionHeader {
         service_class: 0,
         auth: AuthProtocol::Sasl,
@@ -99,18 +102,29 @@ async fn exchange(
         ..RpcSasl::step(SaslState::Initiate, token)
     };
     send(stream, shared, &wire::encode_sasl_request(&initiate)).await?;
-    let mut stage = if complete { Stage::Layers(context) } else { Stage::Tokens(context) };
+    let mut stage = if complete {
+        Stage::Layers(context)
+    } else {
+        Stage::Tokens(context)
+    };
     for _ in 0..MESSAGES_MAX {
         let message = receive(stream, shared).await?;
         let token = message.token.unwrap_or_default();
         let (next, answer) = match (SaslState::try_from(message.state), stage) {
             (Ok(SaslState::Success), Stage::End(wrapping)) => {
-                return Ok(Authenticated { principal, wrapping });
+                return Ok(Authenticated {
+                    principal,
+                    wrapping,
+                });
             }
             (Ok(SaslState::Challenge), Stage::Tokens(context)) => {
                 let (context, token, complete) =
                     step(shared, token.to_vec(), move || Ok(context)).await?;
-                let next = if complete { Stage::Layers(context) } else { Stage::Tokens(context) };
+                let next = if complete {
+                    Stage::Layers(context)
+                } else {
+                    Stage::Tokens(context)
+                };
                 (next, token)
             }
             (Ok(SaslState::Challenge), Stage::Layers(context)) => {
@@ -128,7 +142,10 @@ async fn exchange(
         let answer = RpcSasl::step(SaslState::Response, answer);
         send(stream, shared, &wire::encode_sasl_request(&answer)).await?;
     }
-    Err(refused(shared, format!("no end of the exchange after {MESSAGES_MAX} messages")))
+    Err(refused(
+        shared,
+        format!("no end of the exchange after {MESSAGES_MAX} messages"),
+    ))
 }
 
 /// One step of the context that `make` gives, off the async threads.
@@ -158,7 +175,11 @@ async fn choose(
         return Err(shared.malformed("the layers that it offers are not four bytes"));
     };
     let Some(quality) = offer.choose(&security.qualities) else {
-        let wanted: Vec<_> = security.qualities.iter().map(|quality| quality.name()).collect();
+        let wanted: Vec<_> = security
+            .qualities
+            .iter()
+            .map(|quality| quality.name())
+            .collect();
         return Err(refused(
             shared,
             format!(
@@ -167,7 +188,11 @@ async fn choose(
             ),
         ));
     };
-    let size = if quality == RpcQuality::Authentication { 0 } else { OUR_MAX };
+    let size = if quality == RpcQuality::Authentication {
+        0
+    } else {
+        OUR_MAX
+    };
     let choice = LayerOffer {
         bits: quality.bit(),
         size,
@@ -187,7 +212,11 @@ fn offered(shared: &Shared, message: RpcSasl) -> Result<SaslAuth, RpcError> {
         return Ok(auth);
     }
     let methods: Vec<_> = offers.iter().map(|auth| auth.method.as_str()).collect();
-    let offers = if methods.is_empty() { "nothing".to_owned() } else { methods.join(", ") };
+    let offers = if methods.is_empty() {
+        "nothing".to_owned()
+    } else {
+        methods.join(", ")
+    };
     Err(refused(
         shared,
         format!(
@@ -211,7 +240,10 @@ async fn target(
 }
 
 async fn send(stream: &mut TcpStream, shared: &Shared, bytes: &[u8]) -> Result<(), RpcError> {
-    stream.write_all(bytes).await.map_err(|error| shared.lost(error))
+    stream
+        .write_all(bytes)
+        .await
+        .map_err(|error| shared.lost(error))
 }
 
 /// The next message of the exchange.

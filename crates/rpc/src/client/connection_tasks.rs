@@ -191,11 +191,16 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             let id = message.call_id();
             let body = message.outcome.map_err(|error| remote_error(error).0)?;
             let sasl: RpcSasl = frame::decode(body).map_err(|error| shared.malformed(error))?;
-            let token = sasl.token.filter(|_| sasl.state == i32::from(SaslState::Wrap));
+            let token = sasl
+                .token
+                .filter(|_| sasl.state == i32::from(SaslState::Wrap));
             let (Some(token), CALL_SASL) = (token, id) else {
                 return Err(shared.malformed("a frame in clear where wrapped ones were agreed"));
             };
-            let plain = wrapping.unwrap(token).await.map_err(|error| shared.lost(error))?;
+            let plain = wrapping
+                .unwrap(token)
+                .await
+                .map_err(|error| shared.lost(error))?;
             self.unwrapped.extend_from_slice(&plain);
         }
     }

@@ -100,7 +100,11 @@ impl KerberosLogin {
     pub(crate) async fn credentials(&self) -> Result<Arc<GssCredentials>, BlockedCall> {
         let mut state = self.state.lock().await;
         let usable = state.held.as_ref().filter(|held| held.is_good());
-        let wait = if usable.is_some() { AGAIN } else { AGAIN_WITHOUT };
+        let wait = if usable.is_some() {
+            AGAIN
+        } else {
+            AGAIN_WITHOUT
+        };
         let tried_lately = state.tried.as_ref().filter(|(at, _)| at.elapsed() < wait);
         if let Some(held) = usable
             && ((held.is_fresh() && !state.doubted) || tried_lately.is_some())
@@ -137,7 +141,10 @@ impl KerberosLogin {
             Err(error) => match state.held.as_ref().filter(|held| held.is_good()) {
                 Some(held) => {
                     let left = held.life.saturating_sub(held.since.elapsed());
-                    warn!(?left, "the ticket cannot be renewed, the old one is used: {error}");
+                    warn!(
+                        ?left,
+                        "the ticket cannot be renewed, the old one is used: {error}"
+                    );
                     Ok(Arc::clone(&held.credentials))
                 }
                 None => Err(error),

@@ -77,7 +77,11 @@ impl NameRules {
         let mit = match mechanism.trim() {
             of if of.eq_ignore_ascii_case("hadoop") => false,
             of if of.eq_ignore_ascii_case("mit") => true,
-            of => return Err(format!("auth_to_local.mechanism is {of}: it takes hadoop or mit")),
+            of => {
+                return Err(format!(
+                    "auth_to_local.mechanism is {of}: it takes hadoop or mit"
+                ));
+            }
         };
         let mut rest = text.trim_start();
         let mut rules = Vec::new();
@@ -144,8 +148,12 @@ impl Rule {
         let Some(rest) = text.strip_prefix("RULE:[") else {
             return Err("neither RULE:[...] nor DEFAULT".to_owned());
         };
-        let (parts, rest) = rest.split_once(':').ok_or("no colon after the number of parts")?;
-        let parts: usize = parts.parse().map_err(|_| format!("{parts:?} is no number of parts"))?;
+        let (parts, rest) = rest
+            .split_once(':')
+            .ok_or("no colon after the number of parts")?;
+        let parts: usize = parts
+            .parse()
+            .map_err(|_| format!("{parts:?} is no number of parts"))?;
         let (format, mut rest) = rest.split_once(']').ok_or("no ] after the format")?;
         let mut matches = None;
         if let Some(inside) = rest.strip_prefix('(') {
@@ -193,7 +201,11 @@ impl Rule {
                     return None;
                 }
                 let base = filled_in(&rule.format, values)?;
-                if rule.matches.as_ref().is_some_and(|pattern| !pattern.is_match(&base)) {
+                if rule
+                    .matches
+                    .as_ref()
+                    .is_some_and(|pattern| !pattern.is_match(&base))
+                {
                     return None;
                 }
                 let name = match &rule.substitution {
@@ -211,11 +223,15 @@ impl Rule {
 /// What stands between rules: a `/` of a substitution's end, and `L`.
 fn lower(rest: &str) -> (bool, &str) {
     let after = rest.strip_prefix('/').unwrap_or(rest);
-    after.strip_prefix('L').map_or((false, after), |after| (true, after))
+    after
+        .strip_prefix('L')
+        .map_or((false, after), |after| (true, after))
 }
 
 fn compile(pattern: &str) -> Result<Regex, String> {
-    let made = regex::RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
+    let made = regex::RegexBuilder::new(pattern)
+        .size_limit(PATTERN_BYTES)
+        .build();
     made.map_err(|error| format!("the pattern {pattern:?} cannot be used ({error})"))
 }
 
@@ -297,7 +313,11 @@ mod tests {
             ("joe@HOME", "joe"),
             ("other/h@HOME", "other"),
         ] {
-            assert_eq!(rules.short_name(principal).as_deref(), Ok(short), "{principal}");
+            assert_eq!(
+                rules.short_name(principal).as_deref(),
+                Ok(short),
+                "{principal}"
+            );
         }
         assert!(rules.short_name("joe@NOWHERE").is_err());
     }
@@ -306,7 +326,10 @@ mod tests {
     fn a_name_that_is_not_simple_is_refused() {
         let text = "RULE:[1:$1@$0]";
         let refused = rules(text).short_name("ann@HOME").unwrap_err();
-        assert_eq!(refused, "Non-simple name ann@HOME after auth_to_local rule RULE:[1:$1@$0]");
+        assert_eq!(
+            refused,
+            "Non-simple name ann@HOME after auth_to_local rule RULE:[1:$1@$0]"
+        );
         let mit = NameRules::parse(text, "mit", "HOME").expect("rules");
         assert_eq!(mit.short_name("ann@HOME").unwrap(), "ann@HOME");
         assert_eq!(mit.short_name("dn/h@HOME").unwrap(), "dn/h@HOME");
@@ -314,7 +337,13 @@ mod tests {
 
     #[test]
     fn what_is_no_rule_is_named() {
-        for text in ["RULE:[x:$1]", "RULE:[1:$1", "NONE", "RULE:[1:$1](a", "RULE:[1:$1]s/a/b"] {
+        for text in [
+            "RULE:[x:$1]",
+            "RULE:[1:$1",
+            "NONE",
+            "RULE:[1:$1](a",
+            "RULE:[1:$1]s/a/b",
+        ] {
             let wrong = NameRules::parse(text, "hadoop", "R").unwrap_err();
             assert!(wrong.contains("in the rule that begins at"), "{wrong}");
         }

@@ -50,7 +50,9 @@ impl RpcQuality {
     pub fn list(text: &str) -> Result<Vec<Self>, String> {
         let all = [Self::Authentication, Self::Integrity, Self::Privacy];
         let one = |name: &str| {
-            let found = all.into_iter().find(|quality| quality.name().eq_ignore_ascii_case(name));
+            let found = all
+                .into_iter()
+                .find(|quality| quality.name().eq_ignore_ascii_case(name));
             found.ok_or_else(|| {
                 format!(
                     "hadoop.rpc.protection has {name:?}: it takes authentication, integrity and \
@@ -58,9 +60,16 @@ impl RpcQuality {
                 )
             })
         };
-        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let names = text
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
         let found = names.map(one).collect::<Result<Vec<_>, _>>()?;
-        Ok(if found.is_empty() { vec![Self::Authentication] } else { found })
+        Ok(if found.is_empty() {
+            vec![Self::Authentication]
+        } else {
+            found
+        })
     }
 }
 
@@ -80,7 +89,9 @@ impl LayerOffer {
     /// What a server with these qualities offers.
     #[must_use]
     pub fn of(qualities: &[RpcQuality]) -> Self {
-        let bits = qualities.iter().fold(0, |bits, quality| bits | quality.bit());
+        let bits = qualities
+            .iter()
+            .fold(0, |bits, quality| bits | quality.bit());
         // Without a layer the size means nothing and has to be zero.
         let size = if bits == 1 { 0 } else { WRAPPED_MAX };
         Self { bits, size }
@@ -118,7 +129,11 @@ mod tests {
     #[test]
     fn names_are_read_in_order() {
         let all = RpcQuality::list("privacy, Integrity,authentication").unwrap();
-        let wanted = [RpcQuality::Privacy, RpcQuality::Integrity, RpcQuality::Authentication];
+        let wanted = [
+            RpcQuality::Privacy,
+            RpcQuality::Integrity,
+            RpcQuality::Authentication,
+        ];
         assert_eq!(all, wanted);
         assert_eq!(RpcQuality::list("").unwrap(), [RpcQuality::Authentication]);
         assert!(RpcQuality::list("auth").unwrap_err().contains("\"auth\""));
@@ -128,16 +143,26 @@ mod tests {
     fn the_end_of_the_exchange_has_four_bytes() {
         let offer = LayerOffer::of(&[RpcQuality::Integrity, RpcQuality::Privacy]);
         assert_eq!(offer.encode(), [6, 1, 0, 0]);
-        assert_eq!(LayerOffer::of(&[RpcQuality::Authentication]).encode(), [1, 0, 0, 0]);
+        assert_eq!(
+            LayerOffer::of(&[RpcQuality::Authentication]).encode(),
+            [1, 0, 0, 0]
+        );
         let (read, rest) = LayerOffer::decode(&[7, 0xff, 0xff, 0xff, b'a']).unwrap();
-        assert_eq!((read.bits, read.size, rest), (7, 0xff_ffff, b"a".as_slice()));
+        assert_eq!(
+            (read.bits, read.size, rest),
+            (7, 0xff_ffff, b"a".as_slice())
+        );
         assert!(LayerOffer::decode(&[1, 0, 0]).is_none());
     }
 
     #[test]
     fn the_first_wanted_quality_on_offer_is_chosen() {
         let offer = LayerOffer { bits: 6, size: 0 };
-        let wanted = [RpcQuality::Authentication, RpcQuality::Privacy, RpcQuality::Integrity];
+        let wanted = [
+            RpcQuality::Authentication,
+            RpcQuality::Privacy,
+            RpcQuality::Integrity,
+        ];
         assert_eq!(offer.choose(&wanted), Some(RpcQuality::Privacy));
         assert_eq!(offer.choose(&[RpcQuality::Authentication]), None);
     }

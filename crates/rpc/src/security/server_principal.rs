@@ -53,7 +53,11 @@ impl ServerPrincipal {
             ));
         };
         let expected = with_host(configured, address).await;
-        let expected = if expected.contains('@') { expected } else { format!("{expected}@{realm}") };
+        let expected = if expected.contains('@') {
+            expected
+        } else {
+            format!("{expected}@{realm}")
+        };
         let named = expected.rsplit_once('@').map_or("", |(name, _)| name);
         if !named.contains('/') {
             return Err(format!(
@@ -84,7 +88,10 @@ impl ServerPrincipal {
         if like(pattern, &full) {
             return Ok(full);
         }
-        Err(format!("the server is {full}, which {}.pattern = {pattern} does not allow", self.key))
+        Err(format!(
+            "the server is {full}, which {}.pattern = {pattern} does not allow",
+            self.key
+        ))
     }
 }
 
@@ -119,16 +126,22 @@ pub async fn name_of(address: IpAddr) -> String {
     let look = tokio::task::spawn_blocking(move || {
         let name = dns_lookup::lookup_addr(&address).ok()?;
         let back = dns_lookup::lookup_host(&name).ok()?;
-        back.into_iter().any(|found| found == address).then_some(name)
+        back.into_iter()
+            .any(|found| found == address)
+            .then_some(name)
     });
     let found = timeout(NAMED_WITHIN, look).await;
     let found = found.ok().and_then(Result::ok).flatten();
-    found.unwrap_or_else(|| address.to_string()).trim_end_matches('.').to_lowercase()
+    found
+        .unwrap_or_else(|| address.to_string())
+        .trim_end_matches('.')
+        .to_lowercase()
 }
 
 /// Whether `text` is like `pattern`, in which `*` is any text and `?` any character.
 fn like(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
     // Where the last star was, and how much of the text it stands for.
     let mut star: Option<(usize, usize)> = None;
@@ -152,7 +165,9 @@ fn like(pattern: &str, text: &str) -> bool {
             }
         }
     }
-    pattern.get(p..).is_some_and(|rest| rest.iter().all(|c| *c == '*'))
+    pattern
+        .get(p..)
+        .is_some_and(|rest| rest.iter().all(|c| *c == '*'))
 }
 
 #[cfg(test)]
@@ -172,13 +187,32 @@ mod tests {
     #[tokio::test]
     async fn the_configured_name_is_expected() {
         let of = expecting(Some("nn/a.b@R"), None);
-        assert_eq!(of.check(("nn", "a.b"), LOCAL, "X").await, Ok("nn/a.b@R".to_owned()));
+        assert_eq!(
+            of.check(("nn", "a.b"), LOCAL, "X").await,
+            Ok("nn/a.b@R".to_owned())
+        );
         let other = of.check(("evil", "a.b"), LOCAL, "X").await.unwrap_err();
-        assert!(other.contains("is evil/a.b, but dfs.namenode.kerberos.principal"), "{other}");
+        assert!(
+            other.contains("is evil/a.b, but dfs.namenode.kerberos.principal"),
+            "{other}"
+        );
         let without = expecting(Some("nn/a.b"), None);
-        assert_eq!(without.check(("nn", "a.b"), LOCAL, "X").await, Ok("nn/a.b@X".to_owned()));
-        assert!(expecting(Some("nn@R"), None).check(("nn", "a"), LOCAL, "X").await.is_err());
-        assert!(expecting(None, None).check(("nn", "a"), LOCAL, "X").await.is_err());
+        assert_eq!(
+            without.check(("nn", "a.b"), LOCAL, "X").await,
+            Ok("nn/a.b@X".to_owned())
+        );
+        assert!(
+            expecting(Some("nn@R"), None)
+                .check(("nn", "a"), LOCAL, "X")
+                .await
+                .is_err()
+        );
+        assert!(
+            expecting(None, None)
+                .check(("nn", "a"), LOCAL, "X")
+                .await
+                .is_err()
+        );
         assert!(of.check(("nn", "a.b@R/x"), LOCAL, "X").await.is_err());
     }
 
@@ -194,10 +228,16 @@ mod tests {
     #[tokio::test]
     async fn a_pattern_counts_instead() {
         let of = expecting(Some("nn/a@R"), Some("nn/*.b@R"));
-        assert_eq!(of.check(("nn", "x.b"), LOCAL, "Y").await, Ok("nn/x.b@R".to_owned()));
+        assert_eq!(
+            of.check(("nn", "x.b"), LOCAL, "Y").await,
+            Ok("nn/x.b@R".to_owned())
+        );
         assert!(of.check(("nn", "a"), LOCAL, "Y").await.is_err());
         let any = expecting(None, Some("*"));
-        assert_eq!(any.check(("nn", "a"), LOCAL, "Y").await, Ok("nn/a@Y".to_owned()));
+        assert_eq!(
+            any.check(("nn", "a"), LOCAL, "Y").await,
+            Ok("nn/a@Y".to_owned())
+        );
     }
 
     #[test]

@@ -70,7 +70,10 @@ impl Wrapping {
         let wrapping = Arc::clone(self);
         let length = frames.len();
         let wrap = move || {
-            let mut context = wrapping.context.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut context = wrapping
+                .context
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let mut out = BytesMut::with_capacity(frames.len() + 256);
             for piece in frames.chunks(piece) {
                 let token = context.wrap(piece, wrapping.secret)?;
@@ -86,7 +89,10 @@ impl Wrapping {
         let wrapping = Arc::clone(self);
         let length = message.len();
         let unwrap = move || {
-            let mut context = wrapping.context.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut context = wrapping
+                .context
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let (plain, secret) = context.unwrap(&message)?;
             if wrapping.secret && !secret {
                 return Err(GssError::NotSecret);

@@ -152,7 +152,13 @@ async fn serve<S: Service>(
                 let came = Instant::now();
                 let room = room_for_call(shared, &in_flight, &reader.broken).await?;
                 shared.stats.enqueue.add(came.elapsed());
-                start_call(shared, (answers, &wrapping), header, call, (room, frame.budget));
+                start_call(
+                    shared,
+                    (answers, &wrapping),
+                    header,
+                    call,
+                    (room, frame.budget),
+                );
             }
         }
     }
@@ -166,7 +172,9 @@ async fn one_step<S: Service>(
     token: &[u8],
 ) -> Result<Option<Proven>, End> {
     let Some(exchange) = exchange else {
-        return Err(End::Fault(RpcFault::invalid_header("No exchange has begun")));
+        return Err(End::Fault(RpcFault::invalid_header(
+            "No exchange has begun",
+        )));
     };
     match exchange.step(token).await {
         Ok(stepped) => {

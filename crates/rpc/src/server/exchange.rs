@@ -161,14 +161,20 @@ impl Exchange {
         if step.complete && step.token.is_empty() {
             return self.offer(context);
         }
-        self.stage = if step.complete { Stage::Last(context) } else { Stage::Tokens(context) };
+        self.stage = if step.complete {
+            Stage::Last(context)
+        } else {
+            Stage::Tokens(context)
+        };
         Ok(challenge(step.token))
     }
 
     /// Says which layers there are.
     fn offer(&mut self, mut context: GssContext) -> Result<Stepped, RpcFault> {
         let offer = LayerOffer::of(&self.security.qualities).encode();
-        let wrapped = context.wrap(&offer, false).map_err(|error| broken(&error))?;
+        let wrapped = context
+            .wrap(&offer, false)
+            .map_err(|error| broken(&error))?;
         self.stage = Stage::Choice(context);
         Ok(challenge(wrapped))
     }
@@ -178,15 +184,24 @@ impl Exchange {
         let (plain, _) = context.unwrap(token).map_err(|error| broken(&error))?;
         let (choice, acts_as) =
             LayerOffer::decode(&plain).ok_or_else(|| refused("no layer was chosen"))?;
-        let chosen = self.security.qualities.iter().find(|q| q.bit() == choice.bits);
+        let chosen = self
+            .security
+            .qualities
+            .iter()
+            .find(|q| q.bit() == choice.bits);
         let quality = *chosen.ok_or_else(|| refused("a layer was chosen that is not on offer"))?;
-        let principal = context.caller().ok_or_else(|| refused("the caller has no name"))?;
+        let principal = context
+            .caller()
+            .ok_or_else(|| refused("the caller has no name"))?;
         if !acts_as.is_empty() && acts_as != principal.as_bytes() {
             return Err(refused("the caller wants to act as someone else"));
         }
         let wrapping = Wrapping::new(context, quality, choice.size);
         let wrapping = wrapping.map_err(|error| broken(&error))?;
-        let proven = Proven { principal, wrapping };
+        let proven = Proven {
+            principal,
+            wrapping,
+        };
         Ok(Stepped {
             state: SaslState::Success,
             token: None,

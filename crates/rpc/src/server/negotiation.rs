@@ -309,7 +309,9 @@ impl Session {
             None => users,
             // Whoever proved to be someone acts as that, or for whom the context names.
             Some(proven) => UserInformation {
-                effective_user: users.effective_user.or_else(|| Some(proven.principal.clone())),
+                effective_user: users
+                    .effective_user
+                    .or_else(|| Some(proven.principal.clone())),
                 real_user: Some(proven.principal.clone()),
             },
         };

@@ -132,7 +132,10 @@ async fn wrapped(answer: Outgoing) -> Option<Bytes> {
     let Some(wrapping) = answer.wrapping else {
         return Some(answer.bytes);
     };
-    match wrapping.wrap_whole(answer.bytes, rpc::encode_sasl_response).await {
+    match wrapping
+        .wrap_whole(answer.bytes, rpc::encode_sasl_response)
+        .await
+    {
         Ok(bytes) => Some(bytes),
         Err(error) => {
             debug!(%error, "an answer cannot be wrapped");

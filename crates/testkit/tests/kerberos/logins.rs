@@ -1,0 +1,175 @@
+//! Nodes that cannot log in, NameNodes that are not the one, tickets that run out, a KDC that is
+//! away.
+
+use hayloft_testkit::error::Result;
+use hayloft_testkit::node::{Kind, NodeSpec};
+use hayloft_testkit::realm::Realm;
+use hayloft_testkit::suite::{expect, passed, seconds};
+use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+use crate::{BLOCK, at_localhost, realm, secure};
+
+/// How long the tickets of the last case are renewed.
+const RENEWED: Duration = Duration::from_secs(330);
+/// Log line of a login.
+const LOGGED_IN: &str = "logged in with Kerberos";
+
+pub fn cases(suite: &mut Suite) {
+    let mut on = suite.group(Lab::start, |lab, failed| lab.cluster.conclude(failed));
+    on.case(
+        "what_keeps_a_node_from_logging_in_is_said",
+        Lab::not_logged_in,
+    );
+    on.case(
+        "a_namenode_of_another_name_is_not_served",
+        Lab::another_name,
+    );
+    on.case("a_replaced_keytab_and_short_tickets", Lab::short_tickets);
+}
+
+struct Lab {
+    cluster: Cluster,
+    fs: Driver,
+    realm: Realm,
+}
+
+impl Lab {
+    /// Two nodes: one as usual, one whose tickets last two minutes.
+    fn start() -> Result<Self> {
+        let realm = realm()?;
+        let keytab = realm.keytab("short.keytab", &["short/localhost"])?;
+        realm.limit_life("short/localhost", "2 minutes")?;
+        let short = NodeSpec::new(Kind::Hayloft)
+            .conf("dfs.datanode.kerberos.principal", at_localhost("short"))
+            .conf("dfs.datanode.keytab.file", keytab.display());
+        let cluster = secure(&realm, "privacy")?
+            .conf("dfs.replication", 2)
+            .nodes(1, Kind::Hayloft)
+            .node(short)
+            .start()?;
+        let fs = cluster.driver()?;
+        Ok(Self { cluster, fs, realm })
+    }
+
+    fn log_of(&mut self, index: usize) -> String {
+        std::fs::read_to_string(self.cluster.node(index).log()).unwrap_or_default()
+    }
+
+    /// Waits until the log has `words` more than `times` times.
+    fn wait_said(&mut self, words: &str, times: usize, limit: Duration) -> Result<()> {
+        wait::until(words, limit, || {
+            let log = self.log_of(0);
+            let found = log.matches(words).count();
+            let last = log.lines().last().unwrap_or_default().to_owned();
+            Ok(if found > times {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(last)
+            })
+        })
+    }
+
+    /// Starts node 0 with these changes; its log has to say `words`.
+    fn says(&mut self, changes: &[(&str, String)], words: &str) -> Result<()> {
+        let before = self.log_of(0).matches(words).count();
+        let kept = self.cluster.node(0).conf_mut().clone();
+        for (key, value) in changes {
+            self.cluster.node(0).conf_mut().set(*key, value);
+        }
+        let conf = self.cluster.conf().clone();
+        let node = self.cluster.node(0);
+        node.stop()?;
+        node.start_without_waiting(&conf)?;
+        let said = self.wait_said(words, before, seconds(60));
+        let node = self.cluster.node(0);
+        *node.conf_mut() = kept;
+        // It may have ended by itself.
+        let _gone = node.kill();
+        said
+    }
+
+    fn not_logged_in(&mut self) -> Result<Outcome> {
+        let keytab = "dfs.datanode.keytab.file";
+        let gone = self
+            .realm
+            .dir()
+            .join("no-such.keytab")
+            .display()
+            .to_string();
+        self.says(&[(keytab, gone)], "no-such.keytab cannot be read")?;
+        let other = self.realm.keytab("other.keytab", &["other/localhost"])?;
+        let other = other.display().to_string();
+        self.says(
+            &[(keytab, other.clone())],
+            "it has other/localhost@HAYLOFT.TEST",
+        )?;
+        let stranger = [("dfs.datanode.kerberos.principal", at_localhost("stranger"))];
+        self.says(&stranger, "has no key of stranger/localhost")?;
+        // The key in the keytab is of before.
+        let _newer = self.realm.keytab("newer.keytab", &["other/localhost"])?;
+        let stale = [
+            (keytab, other),
+            ("dfs.datanode.kerberos.principal", at_localhost("other")),
+        ];
+        self.says(&stale, "export the keytab again")?;
+        self.realm.stop()?;
+        self.says(&[], "no KDC answers")?;
+        self.realm.start()?;
+        self.cluster.heal()?;
+        passed()
+    }
+
+    fn another_name(&mut self) -> Result<Outcome> {
+        let other = [("dfs.namenode.kerberos.principal", at_localhost("other"))];
+        self.says(
+            &other,
+            "the server is nn/localhost, but dfs.namenode.kerberos.principal",
+        )?;
+        let like = [(
+            "dfs.namenode.kerberos.principal.pattern",
+            "x*/*@*".to_owned(),
+        )];
+        self.says(&like, "does not allow")?;
+        self.cluster.heal()?;
+        passed()
+    }
+
+    /// The KDC is away under a writer, the key of the node is replaced, tickets of two minutes are
+    /// renewed, and the NameNode is started anew with all that.
+    fn short_tickets(&mut self) -> Result<Outcome> {
+        let begun = Instant::now();
+        self.fs.create("w", "/slow", 5, json!({}))?;
+        let (mut written, mut step) = (0, 0);
+        while begun.elapsed() < RENEWED {
+            self.fs.write("w", BLOCK / 8)?;
+            self.fs.handle("hflush", "w")?;
+            written += BLOCK / 8;
+            let path = format!("/during-{step}");
+            self.fs.put(&path, BLOCK + 1, step, json!({}))?;
+            self.fs.check(&path, BLOCK + 1, step)?;
+            match step {
+                3 => self.realm.stop()?,
+                // 40 s later.
+                11 => self.realm.start()?,
+                20 => drop(self.realm.keytab("short.keytab", &["short/localhost"])?),
+                50 => {
+                    let namenode = self.cluster.namenode(0);
+                    namenode.stop()?;
+                    namenode.start(&[])?;
+                }
+                _ => {}
+            }
+            step += 1;
+            std::thread::sleep(seconds(5));
+        }
+        self.fs.handle("close", "w")?;
+        self.fs.check("/slow", written, 5)?;
+        self.cluster.wait_all_live()?;
+        let logins = self.log_of(1).matches(LOGGED_IN).count();
+        expect(logins >= 4, || format!("{logins} logins in {RENEWED:?}"))?;
+        passed()
+    }
+}
