@@ -118,7 +118,7 @@ pub fn command_to_namenodes(config: &Configuration) -> Result<Option<RpcSecurity
 /// With what callers of a node's RPC port have to prove who they are.
 #[must_use]
 pub fn node_for_callers(config: &Configuration) -> Option<Arc<RpcServerSecurity>> {
-    // Without a principal nobody gets through; the start has refused that.
+    // Without a principal no caller gets through; the start has refused that.
     config.has_kerberos().then(|| {
         Arc::new(RpcServerSecurity {
             principal: node_principal(config).unwrap_or_default(),

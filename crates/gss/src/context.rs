@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::credentials::GssCredentials;
 use super::error::GssError;
-use super::library::{Ctx, Library};
+use super::handles::Ctx;
+use super::library::Library;
 
 /// What a step of the exchange gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ impl GssContext {
         Ok(Self { ctx, credentials })
     }
 
-    /// One with whoever calls.
+    /// One with the caller that speaks first.
     ///
     /// # Errors
     /// The library is missing.

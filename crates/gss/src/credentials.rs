@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::error::GssError;
+use super::handles::{Cred, Store};
 use super::keytab::Keytab;
-use super::library::{Cred, Library, Store};
+use super::library::Library;
 
 /// A cache in memory, forgotten when it goes.
 struct MemoryCache {
@@ -55,7 +56,7 @@ impl GssCredentials {
             keytab,
             cache: &cache.name,
         };
-        let cred = library.acquire(Some(principal), &store)?;
+        let cred = Cred::acquire(library, Some(principal), &store)?;
         Self::asked(cred, Some(cache))
     }
 
@@ -65,7 +66,7 @@ impl GssCredentials {
     /// There is none, or it has run out.
     pub fn of_ticket_cache() -> Result<Self, GssError> {
         let library = Library::get()?;
-        let cred = library.acquire(None, &Store::Tickets)?;
+        let cred = Cred::acquire(library, None, &Store::Tickets)?;
         Self::asked(cred, None)
     }
 
@@ -77,7 +78,7 @@ impl GssCredentials {
         let library = Library::get()?;
         let keys = Keytab::read(keytab)?;
         keys.require(keytab, principal, || library.default_realm())?;
-        let cred = library.acquire(Some(principal), &Store::Accept { keytab })?;
+        let cred = Cred::acquire(library, Some(principal), &Store::Accept { keytab })?;
         Ok(Self {
             cred,
             principal: principal.to_owned(),

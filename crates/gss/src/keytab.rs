@@ -6,8 +6,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::error::GssError;
-
 /// Largest keytab that is read; a service has a few hundred bytes for each of its keys.
 const MAX_BYTES: u64 = 4 << 20;
 /// Principals named in a message.
@@ -116,12 +114,12 @@ impl Keytab {
     }
 
     /// Looks for the key of `principal`; a name without realm is of `default_realm`.
-    pub(super) fn require(
+    pub(super) fn require<E: From<KeytabError>>(
         &self,
         path: &Path,
         principal: &str,
-        default_realm: impl FnOnce() -> Result<String, GssError>,
-    ) -> Result<(), GssError> {
+        default_realm: impl FnOnce() -> Result<String, E>,
+    ) -> Result<(), E> {
         let full = if principal.contains('@') {
             principal.to_owned()
         } else {
@@ -130,7 +128,7 @@ impl Keytab {
         if self.principals.contains(&full) {
             return Ok(());
         }
-        Err(GssError::Keytab(KeytabError::NoPrincipal {
+        Err(E::from(KeytabError::NoPrincipal {
             path: path.to_owned(),
             principal: full,
             has: self.principals.iter().cloned().collect(),
@@ -196,7 +194,7 @@ mod tests {
         let read = Keytab::parse(&bytes).expect("a keytab");
         let names: Vec<&str> = read.principals().collect();
         assert_eq!(names, ["HTTP/host@R", "dn/host@R"]);
-        let realm = || Ok("R".to_owned());
+        let realm = || Ok::<_, KeytabError>("R".to_owned());
         assert!(read.require(Path::new("k"), "dn/host", realm).is_ok());
         let none = read
             .require(Path::new("k"), "dn/other@R", realm)

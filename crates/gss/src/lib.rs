@@ -1,6 +1,7 @@
 //! Kerberos by the system's GSSAPI library (MIT), opened when it is needed.
 //!
-//! - `library`: the shared object and its functions, the only unsafe code here
+//! - `library`: the shared object and its functions
+//! - `handles`: what it gives out, owned; the two have the only unsafe code here
 //! - `credentials`: who we are: a keytab, a ticket cache, or what accepts callers
 //! - `context`: the exchange with one peer, and what is wrapped after it
 //! - `error`: what failed, and what to do about it
@@ -13,6 +14,7 @@
 mod context;
 mod credentials;
 mod error;
+mod handles;
 mod keytab;
 mod library;
 

@@ -29,7 +29,8 @@ const BUDGETS: [(&str, &[&str], usize); 4] = [
         // slow there, as `hayloft top` did before. Services that panic begin again. Records
         // that outlived their groups count for nothing. Three files were split, so that each name
         // says what its file decides. Snapshots in object stores, 2,800. Block tokens, 950.
-        69_700,
+        // Kerberos: the library and its keytabs 850, both sides of RPC 1,500, the rest 300.
+        72_350,
     ),
     // The goal is 7,500 without cluster, which `up` and `top` took from the tools. What came since:
     // `plan durability`, its formulas and the simulation that checks them. `topology`: six sources
@@ -44,7 +45,8 @@ const BUDGETS: [(&str, &[&str], usize); 4] = [
     (
         "the tools",
         &["bench", "contract", "lab", "testkit"],
-        22_000,
+        // A Kerberos realm, 160.
+        22_160,
     ),
 ];
 

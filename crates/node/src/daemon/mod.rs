@@ -79,7 +79,7 @@ pub async fn run(
     for line in warnings {
         warn!("{line}");
     }
-    // Before anything is locked: a node that cannot say who it is serves nobody.
+    // Before anything is locked: a node that cannot say who it is serves no client.
     login::log_node_in(&current)
         .await
         .map_err(StartError::Kerberos)?;

@@ -176,7 +176,7 @@ impl Users {
 enum ShortNames {
     /// By what comes before `/` and `@`.
     Cut,
-    /// By rules; an error says why there are none, and nobody has a name.
+    /// By rules; an error says why there are none, and no caller has a name.
     Rules(Result<NameRules, String>),
 }
 

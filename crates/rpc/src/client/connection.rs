@@ -99,7 +99,8 @@ impl RpcConnection {
     /// or refuse users by the protocol named here; calls of others are possible.
     ///
     /// # Errors
-    /// [`RpcError::Connect`]; with Kerberos also [`RpcError::Unproven`] and what the server refuses.
+    /// [`RpcError::Connect`]; with Kerberos also [`RpcError::Unproven`], and what the server
+    /// refuses.
     pub async fn connect(
         address: &str,
         peer: SocketAddr,

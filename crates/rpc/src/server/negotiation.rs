@@ -307,7 +307,7 @@ impl Session {
         let users = context.user_info.unwrap_or_default();
         let users = match &self.proven {
             None => users,
-            // Whoever proved to be someone acts as that, or for whom the context names.
+            // A client acts as whom it proved to be, or for whom its context names.
             Some(proven) => UserInformation {
                 effective_user: users
                     .effective_user
