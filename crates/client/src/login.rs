@@ -87,20 +87,31 @@ pub async fn log_node_in(config: &Configuration) -> Result<Option<String>, Strin
     login.check().await.map(Some)
 }
 
+/// Renews the node's login in time. Ends at once without Kerberos, and never with it.
+pub async fn keep_node_logged_in(config: &Configuration) {
+    if let Some(login) = node_login(config) {
+        login.keep_fresh().await;
+    }
+}
+
 /// How a node proves to NameNodes who it is.
 #[must_use]
 pub fn node_to_namenodes(config: &Configuration) -> Option<RpcSecurity> {
     config
         .has_kerberos()
-        .then(|| of(config, node_login(config), &keys::NAMENODE_PRINCIPAL))
+        .then(|| of(config, node_login(config), NAMENODE))
 }
 
 /// How a node proves to other nodes who it is.
 #[must_use]
 pub fn node_to_nodes(config: &Configuration) -> Option<RpcSecurity> {
-    config
-        .has_kerberos()
-        .then(|| of(config, node_login(config), &keys::DATANODE_PRINCIPAL))
+    config.has_kerberos().then(|| {
+        of(
+            config,
+            node_login(config),
+            (&keys::DATANODE_PRINCIPAL, None),
+        )
+    })
 }
 
 /// How a command proves to NameNodes who runs it: with the ticket that `kinit` got.
@@ -112,7 +123,7 @@ pub fn command_to_namenodes(config: &Configuration) -> Result<Option<RpcSecurity
         return Ok(None);
     }
     RpcQuality::list(&config.get(&keys::RPC_PROTECTION))?;
-    Ok(Some(of(config, None, &keys::NAMENODE_PRINCIPAL)))
+    Ok(Some(of(config, None, NAMENODE)))
 }
 
 /// With what callers of a node's RPC port have to prove who they are.
@@ -131,18 +142,29 @@ pub fn node_for_callers(config: &Configuration) -> Option<Arc<RpcServerSecurity>
     })
 }
 
+/// The keys that say whom a server has to be: its principal, and a pattern for it.
+type ServerKeys = (
+    &'static Key<Option<String>>,
+    Option<&'static Key<Option<String>>>,
+);
+
+/// Those of NameNodes.
+static NAMENODE: ServerKeys = (
+    &keys::NAMENODE_PRINCIPAL,
+    Some(&keys::NAMENODE_PRINCIPAL_PATTERN),
+);
+
 fn of(
     config: &Configuration,
     login: Option<Arc<KerberosLogin>>,
-    server: &'static Key<Option<String>>,
+    (server, pattern): ServerKeys,
 ) -> RpcSecurity {
-    let pattern = config.text(&format!("{}.pattern", server.name()));
     RpcSecurity {
         login: login.unwrap_or_else(|| KerberosLogin::from(LoginSource::TicketCache)),
         server: ServerPrincipal {
             key: server.name(),
             principal: config.get(server),
-            pattern,
+            pattern: pattern.and_then(|key| config.get(key)),
         },
         qualities: qualities(config),
     }

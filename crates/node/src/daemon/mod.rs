@@ -80,9 +80,10 @@ pub async fn run(
         warn!("{line}");
     }
     // Before anything is locked: a node that cannot say who it is serves no client.
-    login::log_node_in(&current)
-        .await
-        .map_err(StartError::Kerberos)?;
+    let principal = login::log_node_in(&current).await;
+    if principal.map_err(StartError::Kerberos)?.is_some() {
+        stay_logged_in(current.clone(), shutdown.clone());
+    }
     let machinery = machinery(&current, &nodes);
     let planned = planned(config, nodes);
     let opened = open_all(planned, &machinery, &shutdown).await?;
@@ -114,6 +115,21 @@ pub async fn run(
         outcome
     }));
     verdict(outcomes.await, &shutdown)
+}
+
+/// Has the login renewed until the process stops.
+fn stay_logged_in(config: Arc<Configuration>, shutdown: CancellationToken) {
+    let stop = shutdown.clone().cancelled_owned();
+    let renewing = unbroken("login with Kerberos", stop, move || {
+        let (config, stop) = (Arc::clone(&config), shutdown.clone());
+        async move {
+            tokio::select! {
+                () = login::keep_node_logged_in(&config) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    });
+    tokio::spawn(renewing);
 }
 
 /// What clients may take of the process's descriptors, with a line in the log when that is little.

@@ -66,7 +66,12 @@ impl Held {
     }
 
     fn is_fresh(&self) -> bool {
-        self.since.elapsed() < self.life.mul_f64(0.8)
+        !self.fresh_for().is_zero()
+    }
+
+    /// Time until it has to be renewed: 80 % of its life after it was made.
+    fn fresh_for(&self) -> Duration {
+        (self.life / 10 * 8).saturating_sub(self.since.elapsed())
     }
 }
 
@@ -149,6 +154,20 @@ impl KerberosLogin {
                 }
                 None => Err(error),
             },
+        }
+    }
+
+    /// Renews the login in time, so that the KDC may be away when a connection is lost. Never ends.
+    pub async fn keep_fresh(&self) {
+        loop {
+            let state = self.state.lock().await;
+            let due = state.held.as_ref().filter(|held| held.is_fresh());
+            let due = due.map_or(AGAIN, Held::fresh_for);
+            drop(state);
+            tokio::time::sleep(due.max(AGAIN_WITHOUT)).await;
+            if let Err(error) = self.credentials().await {
+                warn!("the ticket has run out, and there is no new one: {error}");
+            }
         }
     }
 

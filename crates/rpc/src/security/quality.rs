@@ -171,7 +171,8 @@ mod tests {
         #[test]
         fn offers_come_back(bits in 0u8..8, size in 0u32..1 << 24) {
             let offer = LayerOffer { bits, size };
-            prop_assert_eq!(LayerOffer::decode(&offer.encode()), Some((offer, [].as_slice())));
+            let bytes = offer.encode();
+            prop_assert_eq!(LayerOffer::decode(&bytes), Some((offer, [].as_slice())));
         }
     }
 }

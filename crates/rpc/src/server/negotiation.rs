@@ -299,6 +299,9 @@ impl Session {
                 "Connection header sent during SASL negotiation",
             ));
         }
+        if let (Some(security), None) = (&self.security, &self.proven) {
+            return Err(not_enabled("SIMPLE", &security.available()));
+        }
         if self.caller.is_some() {
             return Err(RpcFault::invalid_header(
                 "Connection context already processed",

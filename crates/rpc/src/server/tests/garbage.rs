@@ -1,8 +1,12 @@
 //! A session takes whatever bytes come as a frame, in whatever order, and never panics.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::security::RpcQuality;
+use crate::server::RpcServerSecurity;
 use crate::server::negotiation::{Action, Header, Session};
 
 fn any_frame() -> impl Strategy<Value = Bytes> {
@@ -28,18 +32,30 @@ fn any_frame() -> impl Strategy<Value = Bytes> {
 
 proptest! {
     #[test]
-    fn sessions_survive(with_sasl: bool, frames in prop::collection::vec(any_frame(), 0..8)) {
+    fn sessions_survive(
+        with_sasl: bool,
+        secure: bool,
+        frames in prop::collection::vec(any_frame(), 0..8),
+    ) {
         let address = ([127, 0, 0, 1], 1).into();
-        let mut session = Session::new(address, with_sasl, None);
+        let security = secure.then(|| {
+            Arc::new(RpcServerSecurity {
+                principal: "dn/host@REALM".to_owned(),
+                keytab: "/no/such/keytab".into(),
+                qualities: [RpcQuality::Privacy].into(),
+            })
+        });
+        let mut session = Session::new(address, with_sasl, security);
         let mut authorized = false;
         for frame in frames {
             match session.on_frame(frame) {
                 Action::Authorize(caller) => {
-                    prop_assert!(!authorized);
+                    prop_assert!(!authorized && !secure);
                     authorized = true;
                     session.admit(caller);
                 }
                 Action::Call(..) => prop_assert!(authorized),
+                Action::Exchange { .. } => prop_assert!(secure),
                 Action::Nothing | Action::Reply(_) => {}
                 Action::Close(_, fault) => {
                     prop_assert!(fault.is_fatal());

@@ -2,6 +2,7 @@
 
 mod garbage;
 mod hostile;
+mod secure;
 
 use std::net::SocketAddr;
 use std::time::Duration;
