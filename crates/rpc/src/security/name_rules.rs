@@ -355,10 +355,10 @@ mod tests {
         #[test]
         fn any_text_and_any_name_are_taken(text in "[RULE:\\[\\]$0-9()s/gL* DFAT\n]{0,60}",
             name in "[a-c/@]{0,12}") {
-            if let Ok(rules) = NameRules::parse(&text, "hadoop", "a") {
-                if let Ok(short) = rules.short_name(&name) {
-                    prop_assert!(!short.contains(['/', '@']));
-                }
+            if let Ok(rules) = NameRules::parse(&text, "hadoop", "a")
+                && let Ok(short) = rules.short_name(&name)
+            {
+                prop_assert!(!short.contains(['/', '@']));
             }
         }
 

@@ -117,6 +117,12 @@ impl Lab {
                     // A dead disk is noticed by what reads it.
                     let (path, bytes, seed) = &self.files[looks / 50 % self.files.len()];
                     self.fs.check(path, *bytes, *seed)?;
+                    // What was left is in its place before it could be counted.
+                    let (_, now) = self.parity(host, &["status"])?;
+                    if dir == "finalized" && now["rebuild_remaining_bytes"] == 0 {
+                        println!("parity: all was rebuilt before the second kill");
+                        return Ok(());
+                    }
                 }
                 if began.elapsed() > STEP_WITHIN {
                     let text = format!("no replica came to {dir}");

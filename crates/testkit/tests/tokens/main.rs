@@ -256,7 +256,8 @@ impl Lab {
     fn rolled(&mut self) -> Result<Outcome> {
         let blocks = 12;
         self.fs.put("/rolled", blocks * BLOCK, 41, json!({}))?;
-        let read = json!({"path": "/rolled", "seed": 41, "buffer": BLOCK, "pauseMillis": 14_000});
+        // A read gives a packet at most: 384 of them, in three minutes.
+        let read = json!({"path": "/rolled", "seed": 41, "buffer": 65_536, "pauseMillis": 450});
         let reading = self.fs.begin("read", read)?;
         self.fs.create("r", "/rolled-writer", 42, json!({}))?;
         let total = 4 * BLOCK;
@@ -281,6 +282,8 @@ impl Lab {
             self.cluster.node(node).kill()?;
         }
         self.cluster.heal()?;
+        // The one before has a connection to the NameNode that is gone.
+        self.fs = self.cluster.driver()?;
         self.fs.put("/anew", 3 * BLOCK, 51, json!({}))?;
         self.fs.check("/anew", 3 * BLOCK, 51)?;
         self.fs.check("/copied", 4 * BLOCK, 31)?;
