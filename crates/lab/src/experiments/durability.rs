@@ -27,8 +27,6 @@ pub const DURABILITY: Experiment = Experiment {
     takes_properties: false,
     options: || ExperimentOptions {
         rounds: 1,
-        disk_mbs: (0, 0),
-        link_mbit: 0,
         ..ExperimentOptions::default()
     },
     about: |options| {

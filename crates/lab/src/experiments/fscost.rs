@@ -30,8 +30,6 @@ pub const FSCOST: Experiment = Experiment {
     paper: "the thesis' Table 3.3",
     options: || ExperimentOptions {
         mib: MIB_MIN,
-        disk_mbs: (0, 0),
-        link_mbit: 0,
         ..ExperimentOptions::default()
     },
     about: |options| {

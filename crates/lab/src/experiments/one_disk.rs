@@ -25,13 +25,12 @@ use hayloft_testkit::modelled::{
 
 use streams::StreamSource;
 
-/// The choices of an experiment on one disk with the model's own rates, and no links.
+/// The choices of an experiment on one disk with the model's own rates.
 pub(super) fn options() -> ExperimentOptions {
     let model = Params::default();
     let rate = |bytes_s: u64| u32::try_from(bytes_s / 1_000_000).unwrap_or(u32::MAX);
     ExperimentOptions {
         disk_mbs: (rate(model.read_bytes_s), rate(model.write_bytes_s)),
-        link_mbit: 0,
         ..ExperimentOptions::default()
     }
 }

@@ -17,9 +17,10 @@ pub struct ExperimentOptions {
     pub largest: usize,
     /// Whose nodes, where one kind is measured.
     pub kind: String,
-    /// Sequential rates of the modelled disks, MB/s: reading, writing. Zeros: none is modelled.
+    /// Sequential rates of the modelled disks, MB/s: reading, writing. Zeros: it models none, or
+    /// says itself which.
     pub disk_mbs: (u32, u32),
-    /// Rate of the links, Mbit/s. Zero: all is on one host.
+    /// Rate of the links, Mbit/s. Zero: it has none that can be chosen.
     pub link_mbit: u32,
     /// Hadoop properties of every process, over those of the experiment.
     pub conf: BTreeMap<String, String>,
@@ -68,8 +69,8 @@ impl Default for ExperimentOptions {
             block_mib: BLOCK_MIB,
             largest: 8,
             kind: "hayloft".into(),
-            disk_mbs: (16, 15),
-            link_mbit: 200,
+            disk_mbs: (0, 0),
+            link_mbit: 0,
             conf: BTreeMap::new(),
             blocks: 2000,
             seconds: 60,
