@@ -34,10 +34,11 @@ const BUDGETS: [(&str, &[&str], usize); 4] = [
     // The goal is 7,500 without cluster, which `up` and `top` took from the tools. What came since:
     // `plan durability`, its formulas and the simulation that checks them. `topology`: six sources
     // of a node's place, its files and the look at disks. `snapshot`, 550.
+    // What `topology` finds and leaves as it is: owners, modes, links, files of others, 90.
     (
         "the commands",
         &["cli", "cluster", "console", "topology"],
-        14_850,
+        14_940,
     ),
     // Thirty-six checks of hosts, disks and networks: what each sees, does, and what mends it.
     ("the doctor", &["doctor"], 3_050),
