@@ -58,11 +58,11 @@ macro_rules! checks {
 
 checks! {
     "directory" Bad [Volumes] volumes::directory:
-        "A disk that gives no answer, a directory in /tmp, one that is not there.";
+        "A disk without an answer, a directory in /tmp, absent or closed to the user.";
     "empty-mount-point" Bad [Volumes, Host] volumes::empty_mount_point:
         "A directory whose disk is not mounted.";
-    "identity" Bad [Volumes] volumes::identity:
-        "Directories of different nodes or clusters, or a copy of one.";
+    "identity" Bad [Volumes, Network] volumes::identity:
+        "Directories of different nodes, a copy of one, another cluster's blocks.";
     "shared-device" Slow [Volumes] volumes::shared_device:
         "Two data directories on one device, or on the root file system.";
     "space" Bad [Volumes] volumes::space:

@@ -148,6 +148,13 @@ fn resolve(host: &str) -> Looked<Vec<IpAddr>> {
     found.dedup();
     found.truncate(ADDRESSES_MAX);
     Ok(found)
+    /// Whether each NameNode said what it knows, or leaves that to another.
+    pub fn all_told(&self) -> bool {
+        let waits = |why: &String| ["it is standby", "it is observer"].contains(&why.as_str());
+        let mut all = self.namenodes.iter();
+        all.all(|of| of.info.as_ref().err().is_none_or(waits))
+    }
+
 }
 
 /// Whether this host has the address: sockets can be bound to it.

@@ -25,7 +25,7 @@ fn namenode() -> NameNodeFacts {
 }
 
 /// A network that is well, but for what `change` does.
-fn with(change: impl FnOnce(&mut NetworkFacts)) -> Facts {
+pub(super) fn with(change: impl FnOnce(&mut NetworkFacts)) -> Facts {
     let mut network = NetworkFacts {
         host_name: "dn1.example.org".into(),
         addresses: Ok(vec![HERE.into()]),
