@@ -42,6 +42,7 @@ pub enum Command {
     /// Show what upgrades left in trash and previous, and remove what no file needs.
     Trash(crate::trash::TrashArgs),
     /// Copy a node's blocks to an object store (S3, GCS, Azure, a directory), and bring them back.
+    #[cfg_attr(not(feature = "snapshots"), command(hide = true))]
     Snapshot(crate::snapshot::SnapshotArgs),
     /// Print what the rest of a cluster has to know of the virtual nodes of a host.
     Super(crate::super_node::SuperArgs),

@@ -5,10 +5,11 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hayloft_conf::Configuration;
+use hayloft_conf::{Configuration, keys};
 use hayloft_doctor::{
     CHECKS, HostCheck, Looked, Probe, Report, Severity, Subject, TrialFacts, VolumeFacts,
 };
+use hayloft_node::daemon::ThreadsWanted;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -109,13 +110,20 @@ fn subject(args: &DoctorArgs) -> Result<Subject, CliError> {
         dirs.push(std::path::absolute(dir).map_err(CliError::file("look at", dir))?);
     }
     let conf = match crate::given::conf_dir(args.conf.as_deref()) {
-        Err(_) if !dirs.is_empty() => return Ok(Subject::of_dirs(&dirs)),
-        conf => conf?,
+        Err(_) if !dirs.is_empty() => None,
+        conf => Some(Configuration::load(&conf?, &[])?),
     };
-    let mut subject = Subject::of(&Configuration::load(&conf, &[])?)?;
+    let mut subject = match &conf {
+        Some(config) => Subject::of(config)?,
+        None => Subject::of_dirs(&dirs),
+    };
     if !dirs.is_empty() {
         subject.volumes = Subject::of_dirs(&dirs).volumes;
     }
+    let depth = conf.map_or(0, |config| config.get(&keys::IO_DEPTH));
+    let nodes = subject.data_ports.len().max(1);
+    let wanted = ThreadsWanted::of(subject.volumes.len(), nodes, depth);
+    subject.threads = (wanted.fewest, wanted.most);
     Ok(subject)
 }
 

@@ -142,11 +142,14 @@ fn raise_descriptor_limit() {
 }
 
 fn serve(config: Configuration, start: StartOption) -> Result<ExitCode, CliError> {
+    // The runtime panics where it gets none, and a node without a few serves nothing.
+    let nodes = config.virtual_nodes()?.len().max(1);
+    let volumes = config.get(&keys::DATA_DIRS).len();
+    let wanted = daemon::ThreadsWanted::of(volumes, nodes, config.get(&keys::IO_DEPTH));
+    let room = hayloft_io::has_room_for_threads(wanted.fewest);
+    room.map_err(|why| CliError::new(format!("cannot start threads: {why}"), "", ""))?;
     let advice = "raise the limits on processes and open files (ulimit -u, -n)";
     let refused = |error| CliError::new(format!("cannot start threads: {error}"), "", advice);
-    // The runtime panics where it gets none.
-    let one = std::thread::Builder::new().spawn(|| ());
-    one.map_err(refused)?.join().unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("hayloft-net")
         .enable_all()

@@ -180,6 +180,30 @@ fn it_writes_what_name_nodes_read_and_keeps_what_is_worth_more() {
     assert_eq!(std::fs::read_to_string(&file).expect("still there"), text);
 }
 
+#[test]
+fn what_cannot_be_written_is_refused_before_anyone_is_asked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("topology");
+    let to = ["write", "--to", file.to_str().expect("text")];
+    let metadata = Metadata::start();
+    metadata.domain("3");
+    let script = dir.path().join("topology.sh");
+    std::fs::write(&script, "#!/bin/sh\necho /mine\n").expect("written");
+    let (code, _, talk) = run(&to, &metadata);
+    assert_eq!(code, Some(2), "{talk}");
+    assert!(
+        talk.contains("topology.sh was not written by hayloft"),
+        "{talk}"
+    );
+    assert!(!file.exists() && metadata.asked.load(Ordering::Relaxed) == 0);
+    assert_eq!(run(&["watch", "--to", to[2]], &metadata).0, Some(2));
+    assert_eq!(run(&[&to[..], &["--force"]].concat(), &metadata).0, Some(0));
+    assert_eq!(run(&["write", "--to", "/dev/null"], &metadata).0, Some(2));
+    for none in ["0.0.0.0", "::", "239.0.0.1", "x"] {
+        assert_eq!(run(&["--address", none], &metadata).0, Some(2), "{none}");
+    }
+}
+
 /// A watch that ends with the test.
 struct Watch {
     child: Child,
@@ -190,7 +214,16 @@ impl Watch {
     fn start(file: &Path, metadata: &Metadata) -> Self {
         let to = file.to_str().expect("text");
         let mut command = topology(&["watch", "--to", to, "--period", "1"], metadata);
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("runs");
+        // Nothing can be printed there, and a watch goes on.
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("opens");
+        let mut child = command
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
         let said = Arc::new(Mutex::new(String::new()));
         let (lines, heard) = (child.stderr.take().expect("piped"), Arc::clone(&said));
         std::thread::spawn(move || {
@@ -234,6 +267,11 @@ fn watch_writes_at_changes_and_keeps_the_last_known() {
     assert!(!file.exists());
     metadata.domain("1");
     watch.until("the first place", || has("/westus-2/fd1"));
+    watch.until("what was not printed", || {
+        watch
+            .said()
+            .contains("wrote rack /westus-2/fd1, host h1, by azure (standard output: ")
+    });
     metadata.breaks();
     watch.until("silence", || {
         watch.said().contains("azure has stopped answering")

@@ -6,6 +6,10 @@ use std::process::Command;
 #[test]
 fn a_build_without_snapshots_says_so() {
     let hayloft = env!("CARGO_BIN_EXE_hayloft");
+    let help = Command::new(hayloft).arg("--help").output().expect("runs");
+    let help = String::from_utf8_lossy(&help.stdout);
+    assert!(!help.contains("\n  snapshot "), "{help}");
+    assert!(help.contains("\n  doctor "), "{help}");
     let asked = ["snapshot", "list", "--to", "file:///nowhere"];
     let output = Command::new(hayloft).args(asked).output().expect("runs");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -82,7 +82,10 @@ fn system_property(name: &str, environment: &dyn Fn(&str) -> Option<String>) -> 
     let directory =
         |path: std::io::Result<std::path::PathBuf>| Some(path.ok()?.to_string_lossy().into_owned());
     match name {
-        "user.name" => user_of_process().or_else(|| environment("USER")),
+        "user.name" => user_of_process()
+            .or_else(|| environment("USER"))
+            // As in containers that run as a number; a path with an open reference is none.
+            .or_else(|| Some(rustix::process::getuid().as_raw().to_string())),
         "user.home" => environment("HOME"),
         "user.dir" => directory(std::env::current_dir()),
         "java.io.tmpdir" => Some("/tmp".to_owned()),

@@ -1,5 +1,7 @@
 //! What a check found, and what it could not look at.
 
+use std::fmt::Display;
+
 use serde::Serialize;
 
 /// How bad it is.
@@ -123,5 +125,27 @@ impl Verdicts {
                 None
             }
         }
+    }
+}
+
+/// A number with its word: `1 host`, `2 hosts`.
+#[must_use]
+pub fn count(number: impl Display, one: &str, more: &str) -> String {
+    let number = number.to_string();
+    let word = if number == "1" { one } else { more };
+    format!("{number} {word}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn one_and_more() {
+        let hosts = |number: u64| count(number, "host", "hosts");
+        assert_eq!(
+            [hosts(0), hosts(1), hosts(2)],
+            ["0 hosts", "1 host", "2 hosts"]
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::checks::HostCheck;
-use crate::finding::{Fault, NotLookedAt, Severity, Verdicts};
+use crate::finding::{Fault, NotLookedAt, Severity, Verdicts, count};
 
 /// Version of the report as JSON. Fields may be added to it.
 const VERSION: u32 = 1;
@@ -71,19 +71,17 @@ impl Report {
         for (place, why, checks) in unseen {
             let _ = writeln!(out, "not looked at {place}: {why} ({})", checks.join(", "));
         }
-        let count = |severity| {
-            self.findings
-                .iter()
-                .filter(|of| of.severity == severity)
-                .count()
+        let found = |severity| {
+            let findings = self.findings.iter();
+            findings.filter(|of| of.severity == severity).count()
         };
         let _ = writeln!(
             out,
-            "{} checks: {} bad, {} slow, {} notes",
-            self.checks.len(),
-            count(Severity::Bad),
-            count(Severity::Slow),
-            count(Severity::Note)
+            "{}: {} bad, {} slow, {}",
+            count(self.checks.len(), "check", "checks"),
+            found(Severity::Bad),
+            found(Severity::Slow),
+            count(found(Severity::Note), "note", "notes")
         );
         out
     }

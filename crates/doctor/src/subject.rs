@@ -17,8 +17,10 @@ pub struct Subject {
     pub host_name: Option<String>,
     /// Addresses of data transfer, one a virtual node.
     pub data_ports: Vec<HostPort>,
-    /// All ports of the node.
-    pub ports: Vec<u16>,
+    /// All addresses of the node.
+    pub ports: Vec<HostPort>,
+    /// Threads that the node wants: the fewest to start with, and the most.
+    pub threads: (usize, usize),
     /// Bytes of a block.
     pub block_bytes: u64,
     /// Bytes that are to be locked in memory.
@@ -96,7 +98,9 @@ impl Subject {
                 .collect(),
             namenodes: namenodes_of(config)?,
             host_name: config.get(&keys::DATANODE_HOSTNAME),
-            ports: ports.map(|address| address.port).collect(),
+            ports: ports.collect(),
+            // The node says that.
+            threads: (0, 0),
             data_ports,
             block_bytes: config.get(&keys::BLOCK_SIZE),
             locked_bytes: config.get(&keys::MAX_LOCKED_MEMORY),
@@ -138,7 +142,8 @@ mod tests {
             .map(|v| (v.of_memory, v.reserved_bytes))
             .collect();
         assert_eq!(dirs, [(true, 4096), (false, 4096)]);
-        assert_eq!(of.ports, [9866, 9867, 9864]);
+        let ports: Vec<u16> = of.ports.iter().map(|at| at.port).collect();
+        assert_eq!(ports, [9866, 9867, 9864]);
     }
 
     #[test]

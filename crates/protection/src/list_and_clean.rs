@@ -237,10 +237,11 @@ impl Parity {
     /// at once, and go when nothing can come back. A disk that dies later tells nothing new.
     pub(super) async fn dissolve_leftovers(&self) {
         let mut gone = Vec::new();
+        let places = self.places();
         {
             let mut table = self.table();
             let suspects = table.iter().filter(|group| group.lacks_copy);
-            let goes_after = |group: &TableGroup| (group.record.id, self.outlived(group));
+            let goes_after = |group: &TableGroup| (group.record.id, self.outlived(group, &places));
             let judged: Vec<_> = suspects.map(goes_after).collect();
             for (id, goes_after) in judged {
                 let Some(group) = table.get_mut(id) else {
@@ -275,7 +276,7 @@ impl Parity {
     ///
     /// It goes at once where too many units are not on their own storages, which are there. A
     /// directory that stands for an exchanged disk may be given that disk again.
-    fn outlived(&self, group: &TableGroup) -> Option<Duration> {
+    fn outlived(&self, group: &TableGroup, places: &[UnitPlace]) -> Option<Duration> {
         let record = &group.record;
         let committed = group.phase == GroupPhase::Committed;
         if !committed || group.decodes() || !locks::lock(&self.unlisted).is_empty() {
@@ -285,7 +286,6 @@ impl Parity {
         let parity = record.parity.iter().map(|p| (&p.storage, &p.root));
         let units = members.enumerate();
         let units = units.chain((record.shape.data()..).zip(parity));
-        let places = self.places();
         let loaded = |place: &UnitPlace| {
             let pool = place.store.pool(&record.pool);
             let known = |pool: &Arc<Pool>| pool.protection_known.load(Ordering::Acquire);

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use hayloft_io::{IoClass, IoError, IoOp, locks};
 use hayloft_parity::PARITY_DIR;
-use hayloft_store::inside::now_ms;
+use hayloft_store::now_ms;
 
 use super::volumes::{UnitPlace, answer};
 use super::{Parity, ParityStatus, status};

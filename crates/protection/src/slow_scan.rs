@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hayloft_io::locks;
 use hayloft_parity::{GroupId, MemberState, TableGroup, UnitRef};
-use hayloft_store::inside::now_ms;
+use hayloft_store::now_ms;
 use tracing::info;
 
 use super::Parity;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use hayloft_io::{IoClass, IoError, locks};
 use hayloft_parity::{GroupRecord, GroupTotals, MemberRecord, PARITY_DIR};
-use hayloft_store::inside::{DIR_MODE, FILE_MODE, now_ms};
+use hayloft_store::inside::{DIR_MODE, FILE_MODE};
+use hayloft_store::now_ms;
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 

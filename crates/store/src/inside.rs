@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::transitions::check_volume;
 use crate::types::StoreEvent;
 
-pub use crate::layout::dirs::{DIR_MODE, FILE_MODE, make_dir, now_ms};
+pub use crate::layout::dirs::{DIR_MODE, FILE_MODE, make_dir};
 pub use crate::layout::names::{CURRENT, PoolPaths, VERSION, data_name};
 pub use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
 pub use crate::protection::{Damage, DecodedFiles, Mender, Protection, ReplicaChange};

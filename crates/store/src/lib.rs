@@ -66,6 +66,7 @@ pub use config::{
 };
 pub use counts::ScanReport;
 pub use error::{StoreError, StoreErrorKind};
+pub use layout::dirs::now_ms;
 pub use layout::version::is_volume;
 pub use reader::ReplicaReader;
 pub use reports_from_memory::{VolumeReport, VolumeTimes};

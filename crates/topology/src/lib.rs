@@ -10,7 +10,7 @@
 //! | `sources` | which there are, one file each: EC2, GCP, Azure, Kubernetes, hypervisor, file |
 //! | `panel` | sources asked side by side |
 //! | `judge` | which answer counts, and whether it may replace what was known |
-//! | `table` | the files that NameNodes read |
+//! | `table`, `replaced_file` | the files that NameNodes read; what of one stays |
 //! | `disks` | whether the disks of a machine are its own |
 //!
 //! Nothing here was recorded from a real cloud. Each source cites the documentation that it and
@@ -24,6 +24,7 @@ mod keys;
 mod name;
 mod panel;
 mod place;
+mod replaced_file;
 mod source;
 mod sources;
 mod table;

@@ -10,19 +10,21 @@
 //! a lock on `FILE.lock`. Each file is replaced as a whole.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::files::{FILE_LIMIT, read_file};
 use crate::keys::NodeKeys;
 use crate::name::{RackPath, SafeName};
 use crate::place::KnownPlace;
+use crate::replaced_file::{present, replace, resolved};
 
 /// How long another node may hold the lock.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
 const HEAD: &str = "# Written by hayloft topology, which keeps the lines of other nodes.\n";
+/// What all files have that are written here.
+const MARK: &str = "# Written by hayloft topology";
 const SOURCE_MARK: &str = ": found by ";
 
 /// Why a table was not read or written.
@@ -44,6 +46,12 @@ pub enum TableError {
     /// The file is not a table.
     #[error("{0}")]
     Unusable(String),
+    /// The file was written by others.
+    #[error(
+        "{0} was not written by hayloft topology: move it away, name another file with --to, or \
+         have it replaced with --force"
+    )]
+    Foreign(PathBuf),
     /// The other nodes' racks have another number of levels.
     #[error(
         "{path} has {there} levels in the rack of {node}, and {rack} has {here}: a NameNode \
@@ -77,6 +85,7 @@ impl TableError {
 pub struct TopologyTable {
     path: PathBuf,
     keys: NodeKeys,
+    force: bool,
 }
 
 impl TopologyTable {
@@ -85,7 +94,30 @@ impl TopologyTable {
         Self {
             path: path.to_owned(),
             keys,
+            force: false,
         }
+    }
+
+    /// Whether domains and a script that others wrote are taken over.
+    #[must_use]
+    pub fn forced(self, force: bool) -> Self {
+        Self { force, ..self }
+    }
+
+    /// Whether the files may be written. Lines of a table by hand stay, so it may be.
+    ///
+    /// # Errors
+    /// [`TableError`]: one of them is no file, cannot be read, or is another's.
+    pub fn is_ours(&self) -> Result<(), TableError> {
+        let [table, domains, script] = self.paths();
+        text_of(&table)?;
+        for path in [domains, script] {
+            let text = text_of(&path)?;
+            if !self.force && !text.is_empty() && !text.contains(MARK) {
+                return Err(TableError::Foreign(path));
+            }
+        }
+        Ok(())
     }
 
     /// The paths of table, domains and script.
@@ -104,7 +136,7 @@ impl TopologyTable {
     /// [`TableError`] when a file is there and cannot be read, or a line of this node is no place.
     pub fn known(&self) -> Result<KnownPlace, TableError> {
         let [table, domains, _] = self.paths();
-        let text = present(&table)?;
+        let text = text_of(&table)?;
         let unusable = |path: &Path, error: String| {
             TableError::Unusable(format!(
                 "{}: the line of this node: {error}",
@@ -115,7 +147,7 @@ impl TopologyTable {
         let source = text.lines().find_map(|line| line.strip_prefix(&mark));
         let rack = self.value_of(&text).map(|value| value.parse::<RackPath>());
         let rack = rack.transpose().map_err(|error| unusable(&table, error))?;
-        let text = present(&domains)?;
+        let text = text_of(&domains)?;
         let host = self.value_of(&text).map(|value| value.parse::<SafeName>());
         let host = host
             .transpose()
@@ -142,17 +174,22 @@ impl TopologyTable {
         rack: &RackPath,
         host: Option<&SafeName>,
     ) -> Result<Vec<PathBuf>, TableError> {
+        self.is_ours()?;
         let _lock = self.lock()?;
         let [table, domains, script] = self.paths();
-        let before = present(&table)?;
+        let before = text_of(&table)?;
         self.same_levels(&before, rack)?;
-        let mut text = self.others(&before);
+        let left = self.left_addresses(&before);
+        let mut text = self.others(&before, &left);
         text += &format!("# {}{SOURCE_MARK}{source}\n", self.keys.name);
         for key in self.keys.all() {
             text += &format!("{key}    {rack}\n");
         }
-        let before_domains = present(&domains)?;
-        let mut hosts = self.others(&before_domains);
+        let before_domains = text_of(&domains)?;
+        let mut hosts = self.others(&before_domains, &left);
+        if !hosts.contains(MARK) {
+            hosts.insert_str(0, HEAD);
+        }
         for (key, host) in self.keys.all().filter_map(|key| Some((key, host?))) {
             hosts += &format!("{key}    {host}\n");
         }
@@ -162,7 +199,7 @@ impl TopologyTable {
         for (path, before, text, mode) in [
             (&domains, before_domains, hosts, 0o644),
             (&table, before, text, 0o644),
-            (&script, present(&script)?, script_text(&unknown), 0o755),
+            (&script, text_of(&script)?, script_text(&unknown), 0o755),
         ] {
             if before != text || !path.exists() {
                 replace(path, &text, mode).map_err(TableError::io("write", path))?;
@@ -172,11 +209,20 @@ impl TopologyTable {
         Ok(changed)
     }
 
-    /// All lines but those of this node.
-    fn others(&self, text: &str) -> String {
+    /// Addresses that this node had when it wrote last: the lines between its mark and its name.
+    fn left_addresses(&self, table: &str) -> Vec<IpAddr> {
         let mark = format!("# {}{SOURCE_MARK}", self.keys.name);
+        let lines = table.lines().skip_while(|line| !line.starts_with(&mark));
+        let addresses = lines.skip(1).map_while(|line| pair(line)?.0.parse().ok());
+        addresses.collect()
+    }
+
+    /// All lines but those of this node, which had the addresses `left` before.
+    fn others(&self, text: &str, left: &[IpAddr]) -> String {
+        let mark = format!("# {}{SOURCE_MARK}", self.keys.name);
+        let was = |node: &str| node.parse().is_ok_and(|address| left.contains(&address));
         let ours = |line: &&str| {
-            let node = pair(line).is_some_and(|(node, _)| self.keys.has(node));
+            let node = pair(line).is_some_and(|(node, _)| self.keys.has(node) || was(node));
             node || line.starts_with(&mark)
         };
         if text.is_empty() {
@@ -206,7 +252,9 @@ impl TopologyTable {
     }
 
     fn lock(&self) -> Result<File, TableError> {
-        let mut path = self.path.clone().into_os_string();
+        // One lock for all links to a file.
+        let path = resolved(&self.path).map_err(TableError::Unusable)?;
+        let mut path = path.into_os_string();
         path.push(".lock");
         let path = PathBuf::from(path);
         let file = File::options()
@@ -233,45 +281,15 @@ impl TopologyTable {
     }
 }
 
+fn text_of(path: &Path) -> Result<String, TableError> {
+    present(path).map_err(TableError::Unusable)
+}
+
 /// A node and its value; a comment has none.
 fn pair(line: &str) -> Option<(&str, &str)> {
     let line = line.split('#').next().unwrap_or_default();
     let mut words = line.split_whitespace();
     Some((words.next()?, words.next()?))
-}
-
-/// The text of a file; none for one that is not there.
-fn present(path: &Path) -> Result<String, TableError> {
-    match path.try_exists() {
-        Ok(false) => Ok(String::new()),
-        Ok(true) => read_file(path, FILE_LIMIT).map_err(TableError::Unusable),
-        Err(error) => Err(TableError::io("look for", path)(error)),
-    }
-}
-
-/// A file as a whole, durable when this returns.
-fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let mut part = path.to_owned().into_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    // The lock is held: a file of this name was left by a process that ended.
-    let _ = fs::remove_file(&part);
-    let mut options = File::options();
-    let mut file = options
-        .create_new(true)
-        .write(true)
-        .mode(mode)
-        .open(&part)?;
-    let written = file
-        .write_all(text.as_bytes())
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written?;
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// The script looks into the table beside it. A host without a line is in a rack of as many levels.

@@ -1,7 +1,7 @@
 //! The files of racks, hosts and the script.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::process::Command;
 
 use super::*;
@@ -138,4 +138,109 @@ fn nodes_that_write_at_once_lose_no_line() {
         }
     });
     assert_eq!(site.text("topology").lines().filter_map(pair).count(), 16);
+}
+
+#[test]
+fn what_others_wrote_is_taken_over_only_when_told_so() {
+    for name in ["topology.sh", "topology.domains"] {
+        let site = Site::new();
+        fs::write(site.dir.path().join(name), "10.0.0.9 by-hand\n").expect("written");
+        let one = site.table("dn1", "10.0.0.1");
+        let error = one.write("ec2", &rack("/z/r1"), None).expect_err("foreign");
+        assert!(error.to_string().contains("--force"), "{error}");
+        assert!(!site.path().exists(), "nothing else was written");
+        assert_eq!(site.text(name), "10.0.0.9 by-hand\n");
+        let one = one.forced(true);
+        one.write("ec2", &rack("/z/r1"), None).expect("forced");
+        one.forced(false)
+            .write("ec2", &rack("/z/r2"), None)
+            .expect("now it is ours");
+    }
+    let domains = Site::new();
+    fs::write(domains.dir.path().join("topology.domains"), "10.0.0.9 h\n").expect("written");
+    let one = domains.table("dn1", "10.0.0.1").forced(true);
+    one.write("ec2", &rack("/z/r1"), None).expect("forced");
+    assert!(
+        domains.text("topology.domains").contains("10.0.0.9 h\n"),
+        "others stay"
+    );
+}
+
+#[test]
+fn owner_and_mode_of_what_is_replaced_stay() {
+    let site = Site::new();
+    let one = site.table("dn1", "10.0.0.1");
+    one.write("ec2", &rack("/z/r1"), None).expect("written");
+    let meta = || fs::metadata(site.path()).expect("there");
+    assert_eq!(meta().mode() & 0o7777, 0o644);
+    fs::set_permissions(site.path(), fs::Permissions::from_mode(0o660)).expect("set");
+    // Only root gives files away.
+    let owner = match chown(site.path(), Some(65_534), Some(65_534)) {
+        Ok(()) => (65_534, 65_534),
+        Err(_) => (meta().uid(), meta().gid()),
+    };
+    one.write("ec2", &rack("/z/r2"), None).expect("written");
+    assert!(site.text("topology").contains("/z/r2"));
+    assert_eq!((meta().uid(), meta().gid()), owner);
+    assert_eq!(meta().mode() & 0o7777, 0o660);
+}
+
+#[test]
+fn a_link_stays_and_its_file_is_replaced() {
+    let site = Site::new();
+    let real = site.dir.path().join("shared");
+    fs::write(&real, "").expect("written");
+    symlink("shared", site.path()).expect("linked");
+    let one = site.table("dn1", "10.0.0.1");
+    one.write("ec2", &rack("/z/r1"), None).expect("written");
+    assert!(site.path().is_symlink());
+    assert!(site.text("shared").contains("10.0.0.1    /z/r1"));
+    assert!(
+        site.dir.path().join("shared.lock").exists(),
+        "one lock for all links"
+    );
+    fs::remove_file(&real).expect("removed");
+    let error = one.write("ec2", &rack("/z/r1"), None).expect_err("nowhere");
+    assert!(error.to_string().contains("leads nowhere"), "{error}");
+}
+
+#[test]
+fn pipes_devices_and_directories_are_refused() {
+    let site = Site::new();
+    let pipe = site.path();
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("runs").success());
+    for path in [&pipe, Path::new("/dev/null"), site.dir.path()] {
+        let table = TopologyTable::new(path, keys("dn1", "10.0.0.1"));
+        let refused = [table.known().err(), table.is_ours().err()];
+        for error in refused.into_iter().map(|error| error.expect("no file")) {
+            assert!(error.to_string().contains("a pipe or a device"), "{error}");
+        }
+        table
+            .write("ec2", &rack("/z/r1"), None)
+            .expect_err("no file");
+    }
+}
+
+#[test]
+fn lines_of_an_address_that_the_node_has_no_more_go() {
+    let site = Site::new();
+    let metal = host("metal4");
+    let other = site.table("dn2", "10.0.0.2");
+    let write = |table: &TopologyTable| {
+        table
+            .write("ec2", &rack("/z/r1"), Some(&metal))
+            .expect("written");
+    };
+    write(&site.table("dn1", "10.0.0.1"));
+    write(&other);
+    write(&site.table("dn1", "10.0.0.7"));
+    for file in ["topology", "topology.domains"] {
+        let text = site.text(file);
+        assert!(!text.contains("10.0.0.1 "), "{text}");
+        assert!(
+            text.contains("10.0.0.7 ") && text.contains("10.0.0.2 "),
+            "{text}"
+        );
+    }
 }

@@ -29,11 +29,12 @@ mod undo;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use hayloft_conf::Configuration;
 use hayloft_console::progress::{ProgressStep, say};
+use hayloft_store::now_ms;
 
 use crate::error::{CliError, FINDING};
 
@@ -357,11 +358,6 @@ fn undo_path(args: &ScanArgs) -> PathBuf {
 fn directory_of(path: &Path) -> &Path {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     dir.unwrap_or(Path::new("."))
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// An absolute path of HDFS, without a slash at its end.

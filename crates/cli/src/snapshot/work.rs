@@ -4,7 +4,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hayloft_conf::{Configuration, DataDir, keys};
 use hayloft_console::progress::ProgressStep;
@@ -12,6 +12,7 @@ use hayloft_snapshot::{
     CreateOptions, PruneOptions, Rate, RestoreOptions, RestoreVolume, SnapshotError,
     SnapshotErrorKind, SnapshotProgress, Target, VerifyOptions,
 };
+use hayloft_store::now_ms;
 use hayloft_wire::ids::StorageType;
 
 use super::report;
@@ -65,11 +66,6 @@ fn target(store: &StoreArgs) -> Result<Target, CliError> {
 fn rate(speed: &SpeedArgs, config: Option<&Configuration>) -> Rate {
     let configured = || config.map_or(0, |config| config.get(&keys::SNAPSHOT_RATE));
     Rate::new(speed.rate.unwrap_or_else(configured))
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Does a work on threads of its own, and shows how far it is. `None` when it was interrupted: what

@@ -23,7 +23,7 @@ pub struct SourceArgs {
     node: Option<SafeName>,
     /// Address that NameNodes see this node come from. May be repeated
     /// [default: that of the default route].
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = address)]
     address: Vec<IpAddr>,
     /// Make one level of a rack, /a-b instead of /a/b.
     #[arg(long)]
@@ -103,6 +103,15 @@ fn route_address() -> Option<IpAddr> {
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
     let address = socket.local_addr().ok()?.ip();
     Some(address).filter(|address| !address.is_unspecified())
+}
+
+/// One that a connection can come from.
+fn address(text: &str) -> Result<IpAddr, String> {
+    let address: IpAddr = text.parse().map_err(|_| "is no address, as 10.0.0.1")?;
+    match address.is_unspecified() || address.is_multicast() {
+        true => Err("no connection comes from it: name the node's own address".to_owned()),
+        false => Ok(address),
+    }
 }
 
 fn source(text: &str) -> Result<String, String> {

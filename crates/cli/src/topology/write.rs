@@ -1,6 +1,7 @@
 //! The files that NameNodes read, once or as the place changes.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -27,6 +28,9 @@ pub struct WriteArgs {
     /// Whom to ask.
     #[command(flatten)]
     sources: SourceArgs,
+    /// Take over FILE.sh and FILE.domains that this command did not write.
+    #[arg(long)]
+    force: bool,
     /// Report as JSON on stdout.
     #[arg(long)]
     json: bool,
@@ -58,7 +62,19 @@ enum Round {
 
 impl WriteArgs {
     fn table(&self) -> TopologyTable {
-        TopologyTable::new(&self.to, self.sources.keys())
+        TopologyTable::new(&self.to, self.sources.keys()).forced(self.force)
+    }
+
+    /// Refuses what cannot be written before anyone is asked.
+    fn begin(&self) -> Result<(), CliError> {
+        self.table().is_ours().map_err(unwritten)?;
+        if self.sources.keys().addresses.is_empty() {
+            say(
+                "warning: no address of this node was found, and NameNodes look it up by one: \
+                 name it with --address",
+            );
+        }
+        Ok(())
     }
 
     /// Writes what was said, unless it is worth less than what is there.
@@ -92,6 +108,7 @@ fn kept(why: &str, known: &KnownPlace) -> String {
 
 /// `hayloft topology write`.
 pub fn write(args: &WriteArgs) -> Result<ExitCode, CliError> {
+    args.begin()?;
     let said = args.sources.panel()?.ask();
     let (source, rack, host, changed) = match args.settle(&said).map_err(unwritten)? {
         Round::Silent => return Err(super::none_found(&said)),
@@ -187,6 +204,7 @@ pub fn watch(args: &WatchArgs) -> Result<ExitCode, CliError> {
             listen(SignalKind::interrupt())?,
         )
     };
+    args.write.begin()?;
     let mut panel = args.write.sources.panel()?;
     let period = Duration::from_secs(args.period);
     let mut told = Told::default();
@@ -215,9 +233,9 @@ fn round(args: &WatchArgs, said: &[SourceSaid], told: &mut Told) -> Result<(), C
             if args.write.json {
                 let place = json!({"source": source, "rack": rack.as_str(), "host": host,
                     "changed": changed});
-                println!("{place}");
+                print(&place.to_string());
             } else {
-                println!("wrote {line}");
+                print(&format!("wrote {line}"));
             }
             told.line = line;
         }
@@ -240,4 +258,11 @@ fn round(args: &WatchArgs, said: &[SourceSaid], told: &mut Told) -> Result<(), C
         Err(error) => told.once(format!("{error}; the next round tries again")),
     }
     Ok(())
+}
+
+/// A line on standard output. A watch goes on without it, and says the line where the log is.
+fn print(line: &str) {
+    if let Err(error) = writeln!(std::io::stdout().lock(), "{line}") {
+        say(&format!("{line} (standard output: {error})"));
+    }
 }

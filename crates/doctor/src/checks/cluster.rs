@@ -6,7 +6,7 @@ use hayloft_conf::HostPort;
 use serde_json::Value;
 
 use crate::facts::Facts;
-use crate::finding::Verdicts;
+use crate::finding::{Verdicts, count};
 
 /// What the NameNode calls the rack of nodes that no script or table knows.
 const DEFAULT_RACK: &str = "/default-rack";
@@ -37,19 +37,19 @@ pub fn shared_hosts(facts: &Facts, out: &mut Verdicts) {
         let effect = "the replicas of a block may all be on one host, and go with it";
         let mend = "tell the NameNode which nodes share a host (hayloft super), and set \
             dfs.block.replicator.classname to Hayloft's policy, or make each host a rack";
+        let carry = count(
+            shared.len(),
+            "host carries several nodes",
+            "hosts carry several nodes",
+        );
         if racks.len() == 1 && racks.iter().all(|rack| *rack == DEFAULT_RACK) {
-            let seen = format!(
-                "{} hosts carry several nodes ({host} has {nodes}), and all nodes are in \
-                 {DEFAULT_RACK}",
-                shared.len()
-            );
+            let seen = format!("{carry} ({host} has {nodes}), and all nodes are in {DEFAULT_RACK}");
             out.bad(&namenode.rpc, [&seen, effect, mend]);
         } else if racks.len() < hosts.len() {
             let seen = format!(
-                "{} hosts carry several nodes ({host} has {nodes}), and {} hosts are in {} racks",
-                shared.len(),
-                hosts.len(),
-                racks.len()
+                "{carry} ({host} has {nodes}), and {} are in {}",
+                count(hosts.len(), "host", "hosts"),
+                count(racks.len(), "rack", "racks")
             );
             let effect = "two of three replicas may be on one host";
             out.slow(&namenode.rpc, [&seen, effect, mend]);

@@ -5,7 +5,7 @@ use hayloft_console::size;
 use crate::facts::Facts;
 use crate::facts::disk::DiskFacts;
 use crate::facts::volume::VolumeFacts;
-use crate::finding::Verdicts;
+use crate::finding::{Verdicts, count};
 use crate::seen::chosen;
 
 /// Read-ahead of a device, KiB: below the first long reads are slow, above the second short ones
@@ -55,7 +55,8 @@ pub fn errors(facts: &Facts, out: &mut Verdicts) {
             "smartctl -a {0}; replace it when it reallocates",
             disk.node()
         );
-        let seen = format!("{failed} requests failed and {late} had no answer in time");
+        let failures = count(failed, "request failed", "requests failed");
+        let seen = format!("{failures} and {late} had no answer in time");
         let effect = "reads are tried again for seconds, and blocks may be lost";
         if failed > ERRORS_MANY || late > 0 {
             out.slow(&disk.node(), [&seen, effect, &mend]);
@@ -79,7 +80,8 @@ pub fn raid(facts: &Facts, out: &mut Verdicts) {
         let degraded = disk.texts.number("md/degraded").unwrap_or(0);
         let detail = format!("mdadm --detail {}", disk.node());
         if degraded > 0 {
-            let seen = format!("{degraded} disks of the array are missing");
+            let missing = count(degraded, "disk", "disks");
+            let seen = format!("the array lacks {missing}");
             let effect = "reads are reckoned from the others, and the next failure takes all";
             let mend = format!("{detail}; then mdadm --add a new disk");
             out.bad(&disk.node(), [&seen, effect, &mend]);

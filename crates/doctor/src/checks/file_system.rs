@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::facts::volume::{MountFacts, VolumeFacts};
-use crate::finding::{Severity, Verdicts};
+use crate::finding::{Severity, Verdicts, count};
 
 /// Seconds between commits of a journal, beyond which much is lost with the power.
 const COMMIT_S: u64 = 60;
@@ -57,7 +57,8 @@ pub fn kind(facts: &Facts, out: &mut Verdicts) {
             "ext2" | "ext3" | "reiserfs" | "jfs" => Some((
                 Severity::Slow,
                 "it has no extents: allocating ahead is not known, and deletes of blocks take long",
-                "make the file system anew as ext4 or XFS",
+                "move its replicas away (hdfs diskbalancer), then make the file system anew as \
+                 ext4 or XFS, which removes what is left",
             )),
             _ => None,
         };
@@ -189,14 +190,15 @@ fn with(mount: &MountFacts, options: &str) -> String {
 
 pub fn errors(facts: &Facts, out: &mut Verdicts) {
     for of in facts.seen() {
-        let Some(count) = of.errors.number("errors_count").filter(|count| *count > 0) else {
+        let Some(errors) = of.errors.number("errors_count").filter(|has| *has > 0) else {
             continue;
         };
         let at = of
             .errors
             .get("last_error_func")
             .unwrap_or("a function not named");
-        let seen = format!("the file system has counted {count} errors, the last in {at}");
+        let errors = count(errors, "error", "errors");
+        let seen = format!("the file system has counted {errors}, the last in {at}");
         let effect = "its structures are damaged: files may be lost, or it becomes read-only";
         let device = of
             .mount

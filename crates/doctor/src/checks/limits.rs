@@ -5,15 +5,15 @@ use std::path::Path;
 use hayloft_console::size;
 
 use crate::facts::Facts;
-use crate::finding::Verdicts;
+use crate::finding::{Verdicts, count};
 use crate::seen::number;
 
 /// Descriptors that a node with many blocks and clients uses, and below which it fails soon.
 const OPEN_FILES: (u64, u64) = (32_768, 4_096);
 /// Memory below which the page cache of a group has no room, bytes.
 const MEMORY: i64 = 4 << 30;
-/// Processes and threads that a node may have.
-const PROCESSES: i64 = 4_096;
+/// Capabilities that lift the limit on a user's threads: SYS_ADMIN and SYS_RESOURCE.
+const LIFTING: u64 = 1 << 21 | 1 << 24;
 /// Users below this number are the system's: they do not log in.
 const FIRST_USER: u32 = 1000;
 
@@ -40,7 +40,8 @@ pub fn open_files(facts: &Facts, out: &mut Verdicts) {
     };
     match hard_limit(limits, "Max open files") {
         Some(Ok(limit)) if limit < OPEN_FILES.0 => {
-            let seen = format!("{whose} may open {limit} files at most");
+            let files = count(limit, "file", "files");
+            let seen = format!("{whose} may open {files} at most");
             let effect = "each client and each open block takes some: at the limit connections \
                 are refused";
             let mend = "LimitNOFILE=1048576 in the unit, or hdfs - nofile 1048576 in \
@@ -95,6 +96,68 @@ pub fn locked_memory(facts: &Facts, out: &mut Verdicts) {
     }
 }
 
+pub fn threads(facts: &Facts, out: &mut Verdicts) {
+    // Those that the process has already are not missing.
+    let status = facts.host.texts.get("status").unwrap_or_default();
+    let of_status = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()
+    };
+    let has = of_status("Threads:").and_then(number).unwrap_or(0);
+    let groups = &facts.host.groups;
+    for (file, text) in groups.all() {
+        if let (Some(group), Some(limit)) = (file.strip_suffix("/pids.max"), number(text)) {
+            let taken = groups.number(&format!("{group}/pids.current")).unwrap_or(0);
+            let mend = "TasksMax=infinity in the unit, --pids-limit of the container, or raise \
+                pids.max of the group";
+            few_threads(
+                facts,
+                group,
+                ("pids.max", limit, limit - taken + has),
+                mend,
+                out,
+            );
+        }
+    }
+    let lifted = of_status("CapEff:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    if of_status("Uid:") == Some("0") || lifted.is_some_and(|mask| mask & LIFTING != 0) {
+        return;
+    }
+    let limits = facts.host.texts.get("limits").unwrap_or_default();
+    let soft = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max processes"));
+    let soft = soft.and_then(|line| number(line.split_whitespace().next()?));
+    if let Some(limit) = soft {
+        let mend = "LimitNPROC=infinity in the unit, or hdfs - nproc unlimited in \
+            /etc/security/limits.d";
+        few_threads(facts, "host", ("RLIMIT_NPROC", limit, limit), mend, out);
+    }
+}
+
+/// Judges a limit on threads, and how many of it are left.
+fn few_threads(
+    facts: &Facts,
+    place: &str,
+    (name, limit, left): (&str, i64, i64),
+    mend: &str,
+    out: &mut Verdicts,
+) {
+    let (fewest, most) = facts.subject.threads;
+    let left = usize::try_from(left).unwrap_or(0);
+    let seen = format!(
+        "{name} is {limit}, with {} left for {}, and the node wants {fewest} to {most}",
+        count(left, "thread", "threads"),
+        facts.host.whose
+    );
+    if left < fewest {
+        out.bad(place, [&seen, "the node does not start", mend]);
+    } else if left < most {
+        let effect = "under load work waits for threads, and clients are refused";
+        out.slow(place, [&seen, effect, mend]);
+    }
+}
+
 pub fn groups(facts: &Facts, out: &mut Verdicts) {
     for (file, text) in facts.host.groups.all() {
         let file = Path::new(file);
@@ -117,10 +180,6 @@ pub fn groups(facts: &Facts, out: &mut Verdicts) {
                     (format!("{limit} of memory"), effect)
                 })
             }
-            "pids.max" => limit.filter(|limit| *limit < PROCESSES).map(|limit| {
-                let effect = "a node at the limit starts no thread";
-                (format!("{limit} processes and threads"), effect)
-            }),
             name if name == "io.max" || name.starts_with("blkio.throttle.") => {
                 let lines: Vec<&str> = text.lines().filter(|line| line.contains(' ')).collect();
                 let limit = format!("{name} {}", lines.join("; "));

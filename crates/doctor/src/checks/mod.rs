@@ -58,11 +58,11 @@ macro_rules! checks {
 
 checks! {
     "directory" Bad [Volumes] volumes::directory:
-        "A disk that gives no answer, a directory in /tmp, one that is not there.";
+        "A disk without an answer, a directory in /tmp, absent or closed to the user.";
     "empty-mount-point" Bad [Volumes, Host] volumes::empty_mount_point:
         "A directory whose disk is not mounted.";
-    "identity" Bad [Volumes] volumes::identity:
-        "Directories of different nodes or clusters, or a copy of one.";
+    "identity" Bad [Volumes, Network] volumes::identity:
+        "Directories of different nodes, a copy of one, another cluster's blocks.";
     "shared-device" Slow [Volumes] volumes::shared_device:
         "Two data directories on one device, or on the root file system.";
     "space" Bad [Volumes] volumes::space:
@@ -103,8 +103,10 @@ checks! {
         "A low limit of open files.";
     "locked-memory" Bad [Host] limits::locked_memory:
         "Less lockable memory than the configuration wants.";
+    "threads" Bad [Host] limits::threads:
+        "Fewer threads than the node wants, by its control groups or its user's limit.";
     "cgroup" Slow [Host] limits::groups:
-        "Limits of a control group on processor, memory, disks, processes.";
+        "Limits of a control group on processor, memory, disks.";
     "remove-ipc" Slow [Host, Volumes] limits::remove_ipc:
         "systemd removing shared memory when the node's user logs out.";
     "processor" Slow [Host] kernel::processor:
@@ -118,15 +120,15 @@ checks! {
     "data-port" Bad [Network] network::data_ports:
         "Data ports, of this node and of others, that a firewall closes.";
     "mtu" Bad [Network, Host] network::mtu:
-        "Large packets that are cut or lost on the way to the NameNode.";
+        "Large packets that are cut or lost on the way to NameNodes and nodes.";
     "congestion-control" Slow [Host] network::congestion:
         "Congestion control that paces.";
     "tcp-windows" Slow [Host] network::windows:
         "TCP windows too small for the network.";
     "network-card" Slow [Host] network::cards:
         "Emulated cards, half duplex, 100 Mb/s, errors.";
-    "ports" Slow [Host] network::ports:
-        "Ports of the node that outgoing connections may take; full tables.";
+    "ports" Bad [Host, Network, Volumes] network::ports:
+        "Ports that others have, or outgoing connections may take; full tables.";
     "shared-hosts" Bad [Network] cluster::shared_hosts:
         "Nodes of one host that the NameNode takes for several.";
 }

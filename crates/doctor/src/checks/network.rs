@@ -131,11 +131,11 @@ pub fn data_ports(facts: &Facts, out: &mut Verdicts) {
             None => {}
         }
     }
-    for (at, reach) in &network.peers {
-        if let Some(why) = closed(reach) {
+    for peer in &network.peers {
+        if let Some(why) = closed(&peer.reach) {
             let effect = "pipelines from here to that node fail and take others; copies fail";
             out.bad(
-                at,
+                &peer.at,
                 [
                     &format!("the data port of another node: {why}"),
                     effect,
@@ -147,6 +147,11 @@ pub fn data_ports(facts: &Facts, out: &mut Verdicts) {
 }
 
 pub fn mtu(facts: &Facts, out: &mut Verdicts) {
+    for peer in facts.network.iter().flat_map(|network| &network.peers) {
+        if let Some((to, way)) = peer.way {
+            way_to(facts, &peer.at, to, way, out);
+        }
+    }
     for of in facts.network.iter().flat_map(|network| &network.namenodes) {
         if let Some(false) = out.look(&of.rpc, &of.large) {
             let effect = "reports and packets of data wait for ever, while small requests work";
@@ -157,23 +162,26 @@ pub fn mtu(facts: &Facts, out: &mut Verdicts) {
         let (Some(way), Ok(to)) = (out.look(&of.rpc, &of.mtu), &of.address) else {
             continue;
         };
-        let card = interface_of(facts, to.ip());
-        let mend =
-            "give all interfaces and switches one MTU: ip link set dev DEV mtu 1500 (or 9000)";
-        match card {
-            Some((name, mtu)) if i64::from(*way) < mtu => {
-                let seen = format!("the way takes {way} bytes, and {name} sends up to {mtu}");
-                let effect = "each connection begins with packets that are lost, and where routers \
-                    are silent it stands still";
-                out.slow(&of.rpc, [&seen, effect, mend]);
-            }
-            _ if *way < MTU => {
-                let seen = format!("the way takes packets of {way} bytes");
-                let effect = "each packet costs processor time, at both ends and on the way";
-                out.slow(&of.rpc, [&seen, effect, mend]);
-            }
-            _ => {}
+        way_to(facts, &of.rpc, to.ip(), *way, out);
+    }
+}
+
+/// Judges the packets, in bytes, that the way to an address takes.
+fn way_to(facts: &Facts, place: &str, to: IpAddr, way: u32, out: &mut Verdicts) {
+    let mend = "give all interfaces and switches one MTU: ip link set dev DEV mtu 1500 (or 9000)";
+    match interface_of(facts, to) {
+        Some((name, mtu)) if i64::from(way) < mtu => {
+            let seen = format!("the way takes {way} bytes, and {name} sends up to {mtu}");
+            let effect = "each connection begins with packets that are lost, and where routers \
+                are silent it stands still";
+            out.slow(place, [&seen, effect, mend]);
         }
+        _ if way < MTU => {
+            let seen = format!("the way takes packets of {way} bytes");
+            let effect = "each packet costs processor time, at both ends and on the way";
+            out.slow(place, [&seen, effect, mend]);
+        }
+        _ => {}
     }
 }
 
@@ -293,7 +301,37 @@ pub fn cards(facts: &Facts, out: &mut Verdicts) {
     }
 }
 
+/// Processes that are no node and have its ports.
+fn taken_ports(facts: &Facts, out: &mut Verdicts) {
+    let folders = || facts.seen().map(|of| of.folder.as_ref());
+    let node = || folders().flatten().flatten().find_map(|folder| folder.node);
+    for port in facts.network.iter().flat_map(|network| &network.taken) {
+        let who = match &port.holder {
+            Some(holder) if holder.is_node || node() == Some(holder.pid) => continue,
+            Some(holder) => format!("process {} ({}) listens there", holder.pid, holder.name),
+            None if node().is_some() => continue,
+            None if folders().all(|folder| folder.is_ok()) => {
+                "a process listens there that this user cannot see, and no node runs on the data \
+                 directories"
+                    .to_owned()
+            }
+            None => {
+                out.unseen(
+                    &port.at,
+                    "whether the node listens there only its user and root see",
+                );
+                continue;
+            }
+        };
+        let effect = "a node does not start: it cannot have this port";
+        let mend = "stop that process (ss -ltnp names it), or give the node another port: \
+            dfs.datanode.address, dfs.datanode.ipc.address, dfs.datanode.http.address";
+        out.bad(&port.at, [&who, effect, mend]);
+    }
+}
+
 pub fn ports(facts: &Facts, out: &mut Verdicts) {
+    taken_ports(facts, out);
     let texts = &facts.host.texts;
     let sysctl = |name: &str| {
         texts
@@ -317,14 +355,17 @@ pub fn ports(facts: &Facts, out: &mut Verdicts) {
             .any(|(from, to)| (*from..=*to).contains(&port))
     };
     if let [from, to] = range[..] {
-        let taken = facts.subject.ports.iter().map(|port| i64::from(*port));
+        let taken = facts.subject.ports.iter().map(|at| i64::from(at.port));
         let taken =
             taken.filter(|port| (from..=to).contains(port) && !reserved(*port) && *port > 0);
         let taken: Vec<String> = taken.map(|port| port.to_string()).collect();
         if !taken.is_empty() {
+            let ports = match &taken[..] {
+                [port] => format!("port {port} is"),
+                ports => format!("ports {} are", ports.join(",")),
+            };
             let taken = taken.join(",");
-            let seen =
-                format!("ports {taken} are among those of outgoing connections, {from} to {to}");
+            let seen = format!("{ports} among those of outgoing connections, {from} to {to}");
             let effect = "a client's connection may have the port when the node starts";
             let mend =
                 format!("sysctl net.ipv4.ip_local_reserved_ports={taken}; and in /etc/sysctl.d");

@@ -7,11 +7,13 @@ use hayloft_console::size;
 use serde::Deserialize;
 
 use crate::facts::Facts;
-use crate::facts::volume::{FolderFacts, VolumeFacts};
+use crate::facts::volume::{FolderFacts, SpaceFacts, VolumeFacts};
 use crate::finding::Verdicts;
 
 /// Below so many hundredths of room a directory is nearly full, or as good as full.
 const ROOM_PERCENT: (u64, u64) = (10, 2);
+/// What becomes of a full volume.
+const NO_BLOCKS: &str = "the node takes no new blocks there";
 
 pub fn directory(facts: &Facts, out: &mut Verdicts) {
     for volume in &facts.volumes {
@@ -29,8 +31,15 @@ pub fn directory(facts: &Facts, out: &mut Verdicts) {
             );
             continue;
         };
-        let Some(folder) = out.look(&place, &of.folder) else {
-            continue;
+        let folder = match &of.folder {
+            Ok(folder) => folder,
+            Err(why) => {
+                let effect = "a node of this user cannot use it: the volume fails at its start";
+                let mend = "run the doctor as the node's user (sudo -u hdfs), give that user the \
+                    directory (chown -R hdfs, chmod 700), or name another in dfs.datanode.data.dir";
+                out.bad(&place, [why, effect, mend]);
+                continue;
+            }
         };
         let temporary = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
         let real = folder.as_ref().map_or(&of.dir, |folder| &folder.real);
@@ -78,19 +87,34 @@ pub fn empty_mount_point(facts: &Facts, out: &mut Verdicts) {
             out.unseen(&of.place(), "its mount is not known");
             continue;
         };
-        if folder(of).is_some_and(|folder| folder.version.is_some()) {
-            continue;
-        }
+        let used = folder(of).is_some_and(|folder| folder.version.is_some());
         let remembered = newest.iter().flat_map(|memory| &memory.storages);
         let mut remembered = remembered.filter(|storage| Path::new(&storage.directory) == of.dir);
         let other = remembered
             .next()
             .filter(|storage| storage.mount != mount.point);
-        let effect = "the node would fill the disk above, and lose sight of the blocks";
+        let (now, effect) = match used {
+            false => (
+                "now it is empty",
+                "the node would fill the disk above, and lose sight of the blocks",
+            ),
+            true => (
+                "now there are other blocks below the mount point",
+                "the node fills the disk above, and has lost sight of the blocks of its own",
+            ),
+        };
+        let mend = |point: &Path| match used {
+            false => format!("mount {}", point.display()),
+            true => format!(
+                "stop the node, move {place} away, then mount {}; keep what was moved until hdfs \
+                 fsck finds no block missing",
+                point.display()
+            ),
+        };
         if let Some(storage) = other {
             let was = storage.mount.display();
-            let seen = format!("a node had a storage there, with {was} mounted; now it is empty");
-            out.bad(&place, [&seen, effect, &format!("mount {was}")]);
+            let seen = format!("a node had a storage there, with {was} mounted; {now}");
+            out.bad(&place, [&seen, effect, &mend(&storage.mount)]);
             continue;
         }
         let planned = planned_mounts(fstab).into_iter();
@@ -98,9 +122,12 @@ pub fn empty_mount_point(facts: &Facts, out: &mut Verdicts) {
         let missing =
             planned.find(|point| point.components().count() > 1 && !mounted.contains(point));
         if let Some(point) = missing {
-            let point = point.display();
-            let seen = format!("/etc/fstab has {point}, which is not mounted");
-            out.bad(&place, [&seen, effect, &format!("mount {point}")]);
+            let shown = point.display();
+            let seen = match used {
+                false => format!("/etc/fstab has {shown}, which is not mounted"),
+                true => format!("/etc/fstab has {shown}, which is not mounted; {now}"),
+            };
+            out.bad(&place, [&seen, effect, &mend(&point)]);
         }
     }
 }
@@ -133,9 +160,7 @@ pub fn identity(facts: &Facts, out: &mut Verdicts) {
     for key in ["storageID", "clusterID", "datanodeUuid"] {
         let of_key = facts.seen().filter_map(|of| {
             let version = folder(of)?.version.as_deref()?;
-            let mut lines = version.lines().filter_map(|line| line.split_once('='));
-            let (_, value) = lines.find(|(name, _)| *name == key)?;
-            Some((of.place(), value))
+            Some((of.place(), value(version, key)?))
         });
         let of_key: Vec<(String, &str)> = of_key.collect();
         let mend = "take one of the two out of dfs.datanode.data.dir";
@@ -156,6 +181,63 @@ pub fn identity(facts: &Facts, out: &mut Verdicts) {
                 out.bad(place, [&seen, effect, mend]);
                 break;
             }
+        }
+    }
+    of_namenodes(facts, out);
+}
+
+/// A value of a VERSION file.
+fn value<'a>(version: &'a str, key: &str) -> Option<&'a str> {
+    let mut lines = version.lines().filter_map(|line| line.split_once('='));
+    Some(lines.find(|(name, _)| *name == key)?.1)
+}
+
+/// Whether the NameNodes are those of the blocks.
+fn of_namenodes(facts: &Facts, out: &mut Verdicts) {
+    let Some(network) = &facts.network else {
+        return;
+    };
+    let mend = "name the NameNode of these blocks in the configuration. If it was formatted anew, \
+        stop it and bring its fsimage back from a copy; format nothing";
+    let all_told = network.all_told();
+    'volumes: for of in facts.seen() {
+        let (place, Some(folder)) = (of.place(), folder(of)) else {
+            continue;
+        };
+        let cluster = folder
+            .version
+            .as_deref()
+            .and_then(|text| value(text, "clusterID"));
+        for (namenode, info) in network.active() {
+            let (Some(cluster), Some(other)) = (cluster, info["ClusterId"].as_str()) else {
+                continue;
+            };
+            if cluster != other {
+                let seen = format!(
+                    "its clusterID is {cluster}, that of {} is {other}",
+                    namenode.rpc
+                );
+                let effect = "the node is refused: its blocks are another cluster's";
+                out.bad(&place, [&seen, effect, mend]);
+                continue 'volumes;
+            }
+        }
+        let known = network
+            .active()
+            .filter_map(|(_, info)| info["BlockPoolId"].as_str());
+        let known: Vec<&str> = known.collect();
+        let strange = folder
+            .pools
+            .iter()
+            .all(|pool| !known.contains(&pool.as_str()));
+        if all_told && strange && !folder.pools.is_empty() && !known.is_empty() {
+            let seen = format!(
+                "its block pool is {}, that of the NameNode is {}",
+                folder.pools.join(", "),
+                known.join(", ")
+            );
+            let effect = "the node begins an empty pool beside it, and no client sees the blocks";
+            out.bad(&place, [&seen, effect, mend]);
         }
     }
 }
@@ -212,34 +294,51 @@ pub fn space(facts: &Facts, out: &mut Verdicts) {
         let reserved = subject.map_or(0, |volume| volume.reserved_bytes);
         let free = space.available.saturating_sub(reserved);
         let below = |percent: u64| free < space.capacity / 100 * percent;
-        let seen = format!(
-            "{} of {} are free for blocks",
-            size::show(free),
-            size::show(space.capacity)
-        );
-        let mend = "run hdfs balancer, or add disks";
-        if below(ROOM_PERCENT.1) || free < 2 * facts.subject.block_bytes {
-            let effect = "the node takes no new blocks there";
-            out.bad(&place, [&seen, effect, mend]);
+        let seen = |percent: u64| {
+            format!(
+                "{} of {} are free for blocks, less than {percent} %, beside \
+                 dfs.datanode.du.reserved of {}",
+                size::show(free),
+                size::show(space.capacity),
+                size::show(reserved)
+            )
+        };
+        let mend = "run hdfs balancer or hdfs diskbalancer, add disks, or lower \
+            dfs.datanode.du.reserved if it keeps more than others there need";
+        if below(ROOM_PERCENT.1) {
+            out.bad(&place, [&seen(ROOM_PERCENT.1), NO_BLOCKS, mend]);
+        } else if free < 2 * facts.subject.block_bytes {
+            let seen = format!(
+                "{} are free for blocks, less than two have",
+                size::show(free)
+            );
+            out.bad(&place, [&seen, NO_BLOCKS, mend]);
         } else if below(ROOM_PERCENT.0) {
             let effect = "file systems that are nearly full scatter what they write";
-            out.slow(&place, [&seen, effect, mend]);
+            out.slow(&place, [&seen(ROOM_PERCENT.0), effect, mend]);
         }
-        // Two files a replica.
-        if space.files > 0 && space.files_available < space.files / 50 {
-            let seen = format!(
-                "{} of {} inodes are free",
-                space.files_available, space.files
-            );
-            let effect = "each replica has two files: without inodes no block can be made";
-            out.bad(
-                &place,
-                [
-                    &seen,
-                    effect,
-                    "make the file system anew with more (mkfs.ext4 -i)",
-                ],
-            );
-        }
+        inodes(&place, space, out);
+    }
+}
+
+/// Two files a replica.
+fn inodes(place: &str, space: &SpaceFacts, out: &mut Verdicts) {
+    let below = |percent: u64| {
+        space.files_available.saturating_mul(100) < space.files.saturating_mul(percent)
+    };
+    if space.files == 0 || !below(ROOM_PERCENT.0) {
+        return;
+    }
+    let seen = format!(
+        "{} of {} inodes are free, less than {} %",
+        space.files_available, space.files, ROOM_PERCENT.0
+    );
+    let effect = "each replica has two files: without inodes no block can be made";
+    let mend = "move replicas to other disks (hdfs diskbalancer), keep fewer and larger files, or \
+        remove what else lies on this disk. Only a new file system has more inodes (mkfs.ext4 -i), \
+        and making one removes all replicas of this disk: decommission the node before";
+    match below(ROOM_PERCENT.1) {
+        true => out.bad(place, [&seen, effect, mend]),
+        false => out.slow(place, [&seen, effect, mend]),
     }
 }

@@ -87,6 +87,7 @@ impl HostFacts {
         std::thread::sleep(PAUSE);
         let mut texts = Texts::read(Path::new("/"), &FILES);
         texts.add("limits", text(&of_process("limits")));
+        texts.add("status", text(&of_process("status")));
         Self {
             texts,
             processors: [before, stat()],

@@ -3,6 +3,7 @@
 pub mod disk;
 pub mod host;
 pub mod network;
+pub mod ports;
 pub mod trial;
 pub mod volume;
 

@@ -10,6 +10,7 @@ use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, ip_mtu, i
 use rustix::net::sockopt::{set_ip_mtu_discover, set_ipv6_mtu_discover};
 use serde_json::Value;
 
+use super::ports::{PortFacts, taken};
 use crate::seen::Looked;
 use crate::subject::{NameNodeSubject, Subject};
 
@@ -47,8 +48,21 @@ pub struct NetworkFacts {
     pub data_ports: Vec<(String, Reach)>,
     /// The NameNodes.
     pub namenodes: Vec<NameNodeFacts>,
-    /// Connections to data ports of other nodes.
-    pub peers: Vec<(String, Reach)>,
+    /// Data ports of other nodes.
+    pub peers: Vec<PeerFacts>,
+    /// Ports of the node that are taken.
+    pub taken: Vec<PortFacts>,
+}
+
+/// Another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerFacts {
+    /// Its data port.
+    pub at: String,
+    /// A connection to it.
+    pub reach: Reach,
+    /// Where it is, and the largest packet that the way takes, in bytes, where that is known.
+    pub way: Option<(IpAddr, u32)>,
 }
 
 /// How a connection went.
@@ -127,10 +141,18 @@ impl NetworkFacts {
                 .map(|at| data_port(&host_name, at))
                 .collect(),
             peers: peers(&namenodes),
+            taken: taken(&subject.ports),
             host_name,
             addresses,
             namenodes,
         }
+    }
+
+    /// Whether each NameNode said what it knows, or leaves that to another.
+    pub fn all_told(&self) -> bool {
+        let waits = |why: &String| ["it is standby", "it is observer"].contains(&why.as_str());
+        let mut all = self.namenodes.iter();
+        all.all(|of| of.info.as_ref().err().is_none_or(waits))
     }
 
     /// NameNodes that are active, and what they say.
@@ -330,7 +352,7 @@ fn way_mtu(to: SocketAddr) -> std::io::Result<u32> {
 }
 
 /// Data ports of other nodes, as the NameNode tells them to clients.
-fn peers(namenodes: &[NameNodeFacts]) -> Vec<(String, Reach)> {
+fn peers(namenodes: &[NameNodeFacts]) -> Vec<PeerFacts> {
     let infos = namenodes.iter().filter_map(|of| of.info.as_ref().ok());
     let mut all: Vec<HostPort> = infos.flat_map(live_ports).collect();
     all.sort();
@@ -339,15 +361,22 @@ fn peers(namenodes: &[NameNodeFacts]) -> Vec<(String, Reach)> {
     let step = all.len().div_ceil(PEERS_MAX).max(1);
     let some: Vec<&HostPort> = all.iter().step_by(step).collect();
     std::thread::scope(|scope| {
-        let asked = some
-            .iter()
-            .map(|at| scope.spawn(|| (at.to_string(), reach(at))));
+        let asked = some.iter().map(|at| scope.spawn(|| peer(at)));
         let asked: Vec<_> = asked.collect();
         asked
             .into_iter()
             .filter_map(|asked| asked.join().ok())
             .collect()
     })
+}
+
+fn peer(at: &HostPort) -> PeerFacts {
+    let to = address_of(at).ok();
+    PeerFacts {
+        at: at.to_string(),
+        reach: reach(at),
+        way: to.and_then(|to| Some((to.ip(), way_mtu(to).ok()?))),
+    }
 }
 
 fn live_ports(info: &Value) -> Vec<HostPort> {

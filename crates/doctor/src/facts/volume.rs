@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::disk::{DiskFacts, disks_of};
 use crate::seen::{Looked, Texts, shown, text_if_any};
 
+/// Entries of `current` that are looked at: VERSION and block pools.
+const ENTRIES_MAX: usize = 100;
 /// Length of runs whose measured rate counts, bytes.
 const LONG_RUN: u64 = 16 << 20;
 
@@ -44,6 +46,8 @@ pub struct FolderFacts {
     pub uid: u32,
     /// `current/VERSION`.
     pub version: Option<String>,
+    /// Block pools that it has.
+    pub pools: Vec<String>,
     /// What a node remembers there of its storages.
     pub memory: Option<String>,
     /// Process of the node that holds it, which still runs.
@@ -131,6 +135,17 @@ fn folder_of(dir: &Path) -> Looked<Option<FolderFacts>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(shown(dir, &error)),
     };
+    if !meta.is_dir() {
+        return Err(format!("{} is not a directory", dir.display()));
+    }
+    // Where that is not allowed, neither is it for the node.
+    let current = match fs::read_dir(dir).and_then(|_| fs::read_dir(dir.join("current"))) {
+        Ok(current) => Some(current),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(shown(dir, &error)),
+    };
+    let pools = current.into_iter().flatten().flatten().take(ENTRIES_MAX);
+    let pools = pools.filter_map(|entry| entry.file_name().into_string().ok());
     let lock = text_if_any(&dir.join("in_use.lock"))?.unwrap_or_default();
     let node = lock
         .split('@')
@@ -140,6 +155,7 @@ fn folder_of(dir: &Path) -> Looked<Option<FolderFacts>> {
     Ok(Some(FolderFacts {
         real: fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()),
         uid: meta.uid(),
+        pools: pools.filter(|name| name.starts_with("BP-")).collect(),
         version: text_if_any(&dir.join("current/VERSION"))?,
         memory: text_if_any(&dir.join(".hayloft-storages"))?,
         node: node.filter(runs),
@@ -180,4 +196,25 @@ fn calibration_of(dir: &Path) -> Looked<Option<CalibrationFacts>> {
             elsewhere: measured.measured_elsewhere(dir),
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_directory_holds_and_what_is_none() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let folder = |name: &str| folder_of(&dir.path().join(name));
+        assert_eq!(folder("none"), Ok(None));
+        fs::write(dir.path().join("file"), "").expect("written");
+        assert!(
+            folder("file")
+                .expect_err("a file")
+                .ends_with("file is not a directory")
+        );
+        fs::create_dir_all(dir.path().join("data/current/BP-1-10.0.0.1-2")).expect("made");
+        let folder = folder("data").expect("seen").expect("there");
+        assert_eq!(folder.pools, ["BP-1-10.0.0.1-2"]);
+    }
 }

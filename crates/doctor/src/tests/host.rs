@@ -114,7 +114,6 @@ fn control_groups_of_both_versions() {
             &[("/cg/blkio/blkio.throttle.write_bps_device", "7:0 1048576")][..],
             "7:0 1048576",
         ),
-        (&[("/sys/fs/cgroup/a/pids.max", "100")][..], "100 processes"),
     ] {
         let found = one("cgroup", &in_group(texts));
         assert!(found.0 == Slow && found.2.contains(word), "{found:?}");
@@ -123,11 +122,43 @@ fn control_groups_of_both_versions() {
         ("/sys/fs/cgroup/a/cpu.max", "max 100000"),
         ("/sys/fs/cgroup/a/memory.max", "max"),
         ("/sys/fs/cgroup/a/io.max", ""),
-        ("/sys/fs/cgroup/a/pids.max", "max"),
         ("/cg/cpu/cpu.cfs_quota_us", "-1"),
         ("/cg/memory/memory.limit_in_bytes", "9223372036854771712"),
     ]);
     assert_eq!(said("cgroup", &wide), []);
+}
+
+#[test]
+fn threads_that_are_left() {
+    let with = |max: &str, current: &str, nproc: &str, uid: &str| {
+        let group = "/sys/fs/cgroup/a";
+        let (of_max, of_current) = (format!("{group}/pids.max"), format!("{group}/pids.current"));
+        let mut facts = in_group(&[(&of_max, max), (&of_current, current)]);
+        let limits = format!("Max processes             {nproc}       63432    processes");
+        let status = format!("Uid:\t{uid}\t{uid}\nThreads:\t4\nCapEff:\t0000000000000000");
+        facts.host.texts.add("limits", Ok(limits));
+        facts.host.texts.add("status", Ok(status));
+        facts.host.whose = "the node".into();
+        facts.subject.threads = (20, 150);
+        facts
+    };
+    assert_eq!(said("threads", &with("max", "9", "unlimited", "998")), []);
+    assert_eq!(said("threads", &with("200", "54", "150", "998")), []);
+    let found = one("threads", &with("24", "9", "1000", "998"));
+    assert_eq!((found.0, found.1.as_str()), (Bad, "/sys/fs/cgroup/a"));
+    let seen = "pids.max is 24, with 19 threads left for the node, and the node wants 20 to 150";
+    assert_eq!(found.2, seen);
+    assert_eq!(one("threads", &with("200", "55", "1000", "998")).0, Slow);
+    let found = one("threads", &with("max", "9", "12", "998"));
+    assert!(
+        found.0 == Bad && found.2.contains("RLIMIT_NPROC is 12"),
+        "{found:?}"
+    );
+    assert_eq!(
+        said("threads", &with("max", "9", "12", "0")),
+        [],
+        "root has no such limit"
+    );
 }
 
 #[test]

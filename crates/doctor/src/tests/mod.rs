@@ -99,7 +99,8 @@ fn facts(volumes: Vec<VolumeFacts>) -> Facts {
 /// A host that is well, as far as it is asked.
 fn well() -> HostFacts {
     let limits = "Max open files            524288               524288               files     \n\
-        Max locked memory         8388608              8388608              bytes     ";
+        Max locked memory         8388608              8388608              bytes     \n\
+        Max processes             63432                63432                processes ";
     HostFacts {
         texts: Texts::from([
             ("/proc/sys/vm/swappiness", "60"),

@@ -1,11 +1,13 @@
 //! Names, ports, packets, cards, and what NameNodes say.
 
+use hayloft_conf::HostPort;
 use serde_json::json;
 
 use super::{facts, one, said};
 use crate::facts::Facts;
 use crate::facts::host::CardFacts;
-use crate::facts::network::{NameNodeFacts, NetworkFacts, Reach};
+use crate::facts::network::{NameNodeFacts, NetworkFacts, PeerFacts, Reach};
+use crate::facts::ports::{HolderFacts, PortFacts};
 use crate::finding::Severity::{Bad, Slow};
 use crate::seen::Texts;
 
@@ -25,7 +27,7 @@ fn namenode() -> NameNodeFacts {
 }
 
 /// A network that is well, but for what `change` does.
-fn with(change: impl FnOnce(&mut NetworkFacts)) -> Facts {
+pub(super) fn with(change: impl FnOnce(&mut NetworkFacts)) -> Facts {
     let mut network = NetworkFacts {
         host_name: "dn1.example.org".into(),
         addresses: Ok(vec![HERE.into()]),
@@ -37,7 +39,12 @@ fn with(change: impl FnOnce(&mut NetworkFacts)) -> Facts {
             Reach::Connected(50, HERE.into()),
         )],
         namenodes: vec![namenode()],
-        peers: vec![("10.0.0.2:9866".into(), Reach::Connected(200, HERE.into()))],
+        peers: vec![PeerFacts {
+            at: "10.0.0.2:9866".into(),
+            reach: Reach::Connected(200, HERE.into()),
+            way: Some(([10, 0, 0, 2].into(), 1500)),
+        }],
+        taken: Vec::new(),
     };
     change(&mut network);
     let mut facts = facts(Vec::new());
@@ -134,14 +141,52 @@ fn ports_behind_firewalls() {
     assert_eq!(one("namenode", &far).0, Slow);
     let own = with(|of| of.data_ports[0].1 = Reach::Silent);
     assert!(one("data-port", &own).2.starts_with("the own data port"));
-    let other = with(|of| of.peers[0].1 = Reach::Silent);
+    let other = with(|of| of.peers[0].reach = Reach::Silent);
     assert_eq!(one("data-port", &other).1, "10.0.0.2:9866");
+}
+
+#[test]
+fn ports_that_others_have() {
+    let with = |holder: Option<(u32, bool)>, node: Option<u32>| {
+        let holder = holder.map(|(pid, is_node)| HolderFacts {
+            pid,
+            name: "nginx".into(),
+            is_node,
+        });
+        let at = "0.0.0.0:9864".to_owned();
+        let network = with(|of| of.taken = vec![PortFacts { at, holder }]).network;
+        let mut of = super::volume("/data/1", super::sata("sda"));
+        if let Ok(Some(folder)) = &mut of.folder {
+            folder.node = node;
+        }
+        Facts {
+            network,
+            ..facts(vec![of])
+        }
+    };
+    let found = one("ports", &with(Some((7, false)), None));
+    assert_eq!((found.0, found.1.as_str()), (Bad, "0.0.0.0:9864"));
+    assert_eq!(found.2, "process 7 (nginx) listens there");
+    assert_eq!(one("ports", &with(Some((7, false)), Some(8))).0, Bad);
+    assert_eq!(
+        said("ports", &with(Some((7, false)), Some(7))),
+        [],
+        "the node itself"
+    );
+    assert_eq!(said("ports", &with(Some((7, true)), None)), []);
+    assert_eq!(said("ports", &with(None, Some(8))), []);
+    assert_eq!(one("ports", &with(None, None)).0, Bad);
 }
 
 #[test]
 fn packets() {
     let cut = one("mtu", &with(|of| of.namenodes[0].mtu = Ok(1400)));
     assert_eq!(cut.2, "the way takes 1400 bytes, and eth0 sends up to 1500");
+    let peer = one(
+        "mtu",
+        &with(|of| of.peers[0].way = Some(([10, 0, 0, 2].into(), 1400))),
+    );
+    assert_eq!((peer.0, peer.1.as_str()), (Slow, "10.0.0.2:9866"));
     let mut small = with(|of| of.namenodes[0].mtu = Ok(600));
     small.host.cards = vec![card(&[("mtu", "600")])];
     assert_eq!(one("mtu", &small).0, Slow);
@@ -169,8 +214,18 @@ fn tcp() {
         Slow
     );
     let mut ports = with("ip_local_port_range", "1024\t65535");
-    ports.subject.ports = vec![9866, 9867];
-    assert!(one("ports", &ports).2.contains("9866,9867"));
+    let at = |port| HostPort {
+        host: "0.0.0.0".into(),
+        port,
+    };
+    ports.subject.ports = vec![at(9866)];
+    assert!(one("ports", &ports).2.starts_with("port 9866 is among"));
+    ports.subject.ports = vec![at(9866), at(9867)];
+    assert!(
+        one("ports", &ports)
+            .2
+            .starts_with("ports 9866,9867 are among")
+    );
     ports.host.texts.add(
         "/proc/sys/net/ipv4/ip_local_reserved_ports",
         Ok("9864-9867,50010".into()),

@@ -1,5 +1,7 @@
 //! Directories and their file systems.
 
+use serde_json::json;
+
 use super::{facts, one, said, sata, volume};
 use crate::facts::disk::DiskFacts;
 use crate::facts::volume::{FolderFacts, SpaceFacts, VolumeFacts};
@@ -137,6 +139,56 @@ fn a_disk_that_is_not_mounted() {
         .texts
         .add("/proc/self/mountinfo", Ok(mounted.into()));
     assert!(one("empty-mount-point", &alone).2.contains("fstab"));
+    // A node has begun to fill the disk above.
+    if let Ok(Some(folder)) = &mut alone.volumes[0].facts.as_mut().expect("seen").folder {
+        folder.version = Some(version("3", "a"));
+    }
+    let found = one("empty-mount-point", &alone);
+    assert!(
+        found.0 == Bad && found.2.contains("other blocks below"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn blocks_of_another_name_node() {
+    let with = |told: serde_json::Value, pools: &[&str]| {
+        let mut of = with_version("/data/1", Some(&version("1", "a")));
+        if let Ok(Some(folder)) = &mut of.folder {
+            folder.pools = pools.iter().map(ToString::to_string).collect();
+        }
+        let network = super::network::with(|network| network.namenodes[0].info = Ok(told)).network;
+        crate::facts::Facts {
+            network,
+            ..facts(vec![of])
+        }
+    };
+    let told = |cluster: &str, pool: &str| json!({"ClusterId": cluster, "BlockPoolId": pool});
+    let ours = told("CID-a", "BP-1");
+    assert_eq!(said("identity", &with(ours.clone(), &["BP-1", "BP-2"])), []);
+    assert_eq!(
+        said("identity", &with(ours.clone(), &[])),
+        [],
+        "not used yet"
+    );
+    let found = one("identity", &with(told("CID-b", "BP-1"), &["BP-1"]));
+    assert!(
+        found.0 == Bad && found.2.contains("that of nn:8020 is CID-b"),
+        "{found:?}"
+    );
+    let mut anew = with(ours, &["BP-2"]);
+    let found = one("identity", &anew);
+    assert!(
+        found.0 == Bad && found.2.contains("block pool is BP-2"),
+        "{found:?}"
+    );
+    // One that does not answer may have that pool.
+    let namenodes = &mut anew.network.as_mut().expect("a network").namenodes;
+    namenodes.push(crate::facts::network::NameNodeFacts {
+        info: Err("no answer".into()),
+        ..namenodes[0].clone()
+    });
+    assert_eq!(said("identity", &anew), []);
 }
 
 #[test]
@@ -173,10 +225,41 @@ fn room() {
     assert_eq!(said("space", &with(1 << 40, 1 << 19)), []);
     assert_eq!(one("space", &with(300 << 30, 1 << 19)).0, Slow);
     assert_eq!(one("space", &with(40 << 30, 1 << 19)).0, Bad);
-    assert!(one("space", &with(1 << 40, 1000)).2.contains("inodes"));
+    let found = one("space", &with(1 << 40, 1000));
+    assert!(found.0 == Bad && found.2.contains("inodes"), "{found:?}");
+    assert_eq!(
+        one("space", &with(1 << 40, 90_000)).0,
+        Slow,
+        "more than 90 % are used"
+    );
+    for check in ["space", "file-system"] {
+        let mut few = with(1 << 40, 1000);
+        few.volumes[0]
+            .facts
+            .as_mut()
+            .expect("seen")
+            .mount
+            .as_mut()
+            .expect("mounted")
+            .fs_type = "ext3".into();
+        let made = crate::judge(&few, &[crate::named(check).expect("a check")]);
+        let mend = &made.found[0].mend;
+        assert!(
+            mend.contains("removes") && mend.contains("diskbalancer"),
+            "{mend}"
+        );
+    }
     let mut reserved = with(1 << 40, 1 << 19);
     reserved.subject.volumes[0].reserved_bytes = 1 << 40;
-    assert_eq!(one("space", &reserved).0, Bad);
+    let found = one("space", &reserved);
+    assert!(
+        found.0 == Bad && found.2.contains("less than 2 %"),
+        "{found:?}"
+    );
+    assert!(
+        found.2.contains("dfs.datanode.du.reserved of 1 TiB"),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -189,6 +272,8 @@ fn where_a_directory_is() {
     assert_eq!(one("directory", &facts(vec![of.clone()])).0, Bad);
     of.folder = Ok(None);
     assert_eq!(one("directory", &facts(vec![of.clone()])).0, Note);
+    of.folder = Err("/data/1/current: Permission denied (os error 13)".into());
+    assert_eq!(one("directory", &facts(vec![of.clone()])).0, Bad);
     let mut hung = facts(vec![of]);
     hung.volumes[0].facts = Err("its disk gave no answer for 10 s".into());
     assert_eq!(one("directory", &hung).0, Bad);

@@ -59,3 +59,14 @@ impl Default for DiskConfig {
         }
     }
 }
+
+impl DiskConfig {
+    /// Threads that a disk has under load, at most.
+    #[must_use]
+    pub fn threads_max(&self) -> usize {
+        let data = self.data_threads.saturating_add(self.depth);
+        let tasks = self.sync_threads + self.meta_threads + self.send_threads;
+        // One closes files.
+        data.saturating_add(tasks + self.background_threads + 1)
+    }
+}

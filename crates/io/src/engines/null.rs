@@ -46,14 +46,17 @@ impl BlockingEngine for Null {
 
     fn open(&self, path: &Path, mode: OpenMode) -> Result<NullFile, IoError> {
         let (file, _) = open_regular(path, mode)?;
+        let mut lengths = locks::lock(&self.lengths);
+        // Lengths that no open file has any more: each is that of its real file now. The file says
+        // its own only after this, as the last handle may have closed just before.
+        lengths.retain(|_, length| Arc::get_mut(length).is_none());
         let found = InodeFacts::of(&file);
         let InodeFacts { key, len, .. } =
             found.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
-        let mut lengths = locks::lock(&self.lengths);
-        // Lengths that no open file has any more, and that of an earlier file of this inode.
-        lengths.retain(|known, length| {
-            Arc::strong_count(length) > 1 && (mode != OpenMode::CreateNew || *known != key)
-        });
+        if mode == OpenMode::CreateNew {
+            // That of an earlier file of this inode.
+            lengths.remove(&key);
+        }
         let length = lengths
             .entry(key)
             .or_insert_with(|| Arc::new(AtomicU64::new(len)));
@@ -133,5 +136,33 @@ impl Blocking for NullFile {
 
     fn length(&self) -> Result<u64, IoError> {
         self.settle(IoOp::Length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The last handle of a file closes while another opens it: the length is what was written.
+    #[test]
+    fn a_length_is_kept_while_the_last_handle_closes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("f");
+        let engine = Null::default();
+        let writer = engine.open(&path, OpenMode::CreateNew).expect("opens");
+        let data = Bytes::from_static(b"one two");
+        writer.write(&[&data], 0).1.expect("written");
+        let reader = std::thread::scope(|scope| {
+            let lengths = locks::lock(&engine.lengths);
+            let reader = scope.spawn(|| engine.open(&path, OpenMode::ReadOnly));
+            // It waits for the lengths by then; a slower one sees the file as it was closed.
+            std::thread::sleep(Duration::from_millis(100));
+            drop(writer);
+            drop(lengths);
+            reader.join().expect("no panic").expect("opens")
+        });
+        assert_eq!(reader.length().ok(), Some(7));
     }
 }

@@ -43,6 +43,7 @@ pub struct ExperimentArgs {
     #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache", "apache-behind"])]
     kind: String,
     /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`, `pfs`, `super` 25].
+    /// Not of `domains`, `durability`, nor of those on one disk.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     link_mbit: Option<u32>,
     /// Hadoop properties of every process, over those of the experiment. Not of `domains`,
@@ -102,6 +103,13 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
             format!("the experiment {name} has no use for Hadoop properties, such as {key}"),
             "hayloft-lab experiment",
             "leave -D out",
+        ));
+    }
+    if args.link_mbit.is_some() && (experiment.options)().link_mbit == 0 {
+        return Err(LabError::new(
+            format!("the experiment {name} has no links whose rate can be chosen"),
+            "hayloft-lab experiment",
+            "leave --link-mbit out",
         ));
     }
     if OWN_MOUNTS.contains(&name) {
@@ -167,9 +175,12 @@ const OWN_MOUNTS: [&str; 2] = ["durability", "fscost"];
 /// The command with every choice, also those by default, so that it can be given again.
 fn command(args: &ExperimentArgs, options: &ExperimentOptions) -> String {
     let mut text = format!(
-        "hayloft-lab experiment {} --rounds {} --mib {} --largest {} --kind {} --link-mbit {}",
-        args.name, options.rounds, options.mib, options.largest, options.kind, options.link_mbit
+        "hayloft-lab experiment {} --rounds {} --mib {} --largest {} --kind {}",
+        args.name, options.rounds, options.mib, options.largest, options.kind
     );
+    if options.link_mbit > 0 {
+        text += &format!(" --link-mbit {}", options.link_mbit);
+    }
     match args.name.as_str() {
         "domains" => text += &format!(" --blocks {}", options.blocks),
         "durability" => text += &format!(" --seconds {} --seed {}", options.seconds, options.seed),
@@ -226,26 +237,41 @@ mod tests {
         assert_eq!(failure(failed).code(), FINDING);
     }
 
+    /// The arguments of the experiment `name` with these more words.
+    fn parsed(name: &str, more: &[&str]) -> ExperimentArgs {
+        let words = ["hayloft-lab", "experiment", name, "--out", "/nowhere"];
+        let given = words.iter().chain(more);
+        let cli = super::super::LabCli::try_parse_from(given).expect("it is a command");
+        let super::super::LabCommand::Experiment(args) = cli.command else {
+            panic!("{name} is an experiment");
+        };
+        args
+    }
+
     #[test]
-    fn properties_without_use_are_refused_in_words() {
-        for name in ["fscost", "virtual-disks", "durability", "domains"] {
-            let given = [
-                "hayloft-lab",
-                "experiment",
-                name,
-                "--out",
-                "/nowhere",
-                "-D",
-                "dfs.replication=2",
-            ];
-            let cli = super::super::LabCli::try_parse_from(given).expect("it is a command");
-            let super::super::LabCommand::Experiment(args) = &cli.command else {
-                panic!("{name} is an experiment");
-            };
-            let error = run(args).expect_err(name);
+    fn choices_without_use_are_refused_in_words() {
+        let property = (["-D", "dfs.replication=2"], "no use for Hadoop properties");
+        let link = (["--link-mbit", "25"], "no links whose rate can be chosen");
+        let without = ["fscost", "virtual-disks", "durability", "domains"];
+        let of_properties = without.map(|name| (name, property));
+        let of_links = [&without[..], &["native", "streams", "hadiofs"]].concat();
+        let of_links = of_links.into_iter().map(|name| (name, link));
+        for (name, (given, why)) in of_properties.into_iter().chain(of_links) {
+            let error = run(&parsed(name, &given)).expect_err(name);
             let said = error.to_string();
-            assert!(said.contains("no use for Hadoop properties"), "{said}");
+            assert!(said.contains(why), "{said}");
             assert_eq!(error.code(), USAGE);
+        }
+    }
+
+    #[test]
+    fn a_recorded_command_can_be_given_again() {
+        for experiment in EXPERIMENTS {
+            let args = parsed(experiment.name, &[]);
+            let first = command(&args, &options(&args, &experiment));
+            let words: Vec<&str> = first.split(' ').skip(3).collect();
+            let args = parsed(experiment.name, &words);
+            assert_eq!(command(&args, &options(&args, &experiment)), first);
         }
     }
 

@@ -8,7 +8,7 @@ mod cluster;
 
 use hayloft_bench::fair::stock::Stock;
 
-use super::one_disk::WatchedDisk;
+use super::one_disk::{self, WatchedDisk};
 use crate::runner::options::ExperimentOptions;
 use crate::runner::table::Shown;
 use crate::runner::{Experiment, Run};
@@ -23,7 +23,7 @@ pub const HADIOFS: Experiment = Experiment {
     paper: "HadioFS, Figures 5.1 to 5.6",
     options: || ExperimentOptions {
         mib: 1024,
-        ..ExperimentOptions::default()
+        ..one_disk::options()
     },
     about: |options| {
         format!(

@@ -5,7 +5,7 @@
 //! a cluster does in which every client writes. The rate of writing counts all copies.
 
 use super::one_disk::streams::{StreamAccess, THESIS_BLOCK_MIB, with_source};
-use super::one_disk::{WatchedDisk, stream_round, warm_round};
+use super::one_disk::{self, WatchedDisk, stream_round, warm_round};
 use crate::runner::options::ExperimentOptions;
 use crate::runner::table::Shown;
 use crate::runner::{Experiment, Run};
@@ -21,7 +21,7 @@ pub const NATIVE: Experiment = Experiment {
         mib: 4096,
         rounds: 5,
         block_mib: THESIS_BLOCK_MIB,
-        ..ExperimentOptions::default()
+        ..one_disk::options()
     },
     about: |options| {
         format!(

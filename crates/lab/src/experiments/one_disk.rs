@@ -13,6 +13,7 @@ use std::time::Instant;
 use hayloft_bench::fair::counters::processors;
 use tempfile::TempDir;
 
+use crate::runner::options::ExperimentOptions;
 use crate::runner::record::{PeerFigures, WARM};
 use crate::runner::{PeerTurn, Run};
 use hayloft_testkit::error::{Result, TestkitError};
@@ -23,6 +24,16 @@ use hayloft_testkit::modelled::{
 };
 
 use streams::StreamSource;
+
+/// The choices of an experiment on one disk with the model's own rates.
+pub(super) fn options() -> ExperimentOptions {
+    let model = Params::default();
+    let rate = |bytes_s: u64| u32::try_from(bytes_s / 1_000_000).unwrap_or(u32::MAX);
+    ExperimentOptions {
+        disk_mbs: (rate(model.read_bytes_s), rate(model.write_bytes_s)),
+        ..ExperimentOptions::default()
+    }
+}
 
 /// The file systems of these that this machine can make. The page says why it cannot make the
 /// others.

@@ -3,7 +3,7 @@
 //! files, then through nodes of either kind.
 
 use super::one_disk::streams::{StreamAccess, THESIS_BLOCK_MIB, UNSCHEDULED, with_source};
-use super::one_disk::{WatchedDisk, available, stream_round, warm_round};
+use super::one_disk::{self, WatchedDisk, available, stream_round, warm_round};
 use crate::runner::options::ExperimentOptions;
 use crate::runner::table::{Bar, Shown, WantedRatio, pick};
 use crate::runner::{Experiment, OURS, Run};
@@ -19,7 +19,7 @@ pub const STREAMS: Experiment = Experiment {
         mib: 4096,
         rounds: 5,
         block_mib: THESIS_BLOCK_MIB,
-        ..ExperimentOptions::default()
+        ..one_disk::options()
     },
     about: |options| {
         format!(

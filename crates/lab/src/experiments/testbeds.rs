@@ -21,6 +21,8 @@ pub(super) const DISKS: usize = 8;
 pub(super) fn slow_disks() -> ExperimentOptions {
     ExperimentOptions {
         block_mib: SLOW_DISKS_BLOCK_MIB,
+        disk_mbs: (16, 15),
+        link_mbit: 200,
         ..ExperimentOptions::default()
     }
 }

@@ -31,7 +31,7 @@ pub const VIRTUAL_DISKS: Experiment = Experiment {
     paper: "the thesis' Tables 7.4 and 7.5",
     options: || ExperimentOptions {
         mib: 1024,
-        ..ExperimentOptions::default()
+        ..one_disk::options()
     },
     about: |options| {
         format!(

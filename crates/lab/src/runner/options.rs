@@ -17,9 +17,10 @@ pub struct ExperimentOptions {
     pub largest: usize,
     /// Whose nodes, where one kind is measured.
     pub kind: String,
-    /// Sequential rates of the modelled disks, MB/s: reading, writing.
+    /// Sequential rates of the modelled disks, MB/s: reading, writing. Zeros: it models none, or
+    /// says itself which.
     pub disk_mbs: (u32, u32),
-    /// Rate of the links, Mbit/s.
+    /// Rate of the links, Mbit/s. Zero: it has none that can be chosen.
     pub link_mbit: u32,
     /// Hadoop properties of every process, over those of the experiment.
     pub conf: BTreeMap<String, String>,
@@ -38,15 +39,19 @@ impl ExperimentOptions {
             .conf
             .iter()
             .map(|(key, value)| format!("{key}={value}"));
-        let (read, write) = self.disk_mbs;
+        let disks = match self.disk_mbs {
+            (0, 0) => String::new(),
+            (read, write) => format!("{read} MB/s reading, {write} writing"),
+        };
+        let links = match self.link_mbit {
+            0 => String::new(),
+            rate => format!("{rate} Mbit/s"),
+        };
         [
             ("properties", conf.collect::<Vec<_>>().join(" ")),
             ("block size", format!("{} MiB", self.block_mib)),
-            (
-                "modelled disks",
-                format!("{read} MB/s reading, {write} writing"),
-            ),
-            ("links", format!("{} Mbit/s", self.link_mbit)),
+            ("modelled disks", disks),
+            ("links", links),
             ("data", format!("{} MiB a client or stream", self.mib)),
         ]
         .map(|(name, value)| (name.to_owned(), value))
@@ -64,12 +69,34 @@ impl Default for ExperimentOptions {
             block_mib: BLOCK_MIB,
             largest: 8,
             kind: "hayloft".into(),
-            disk_mbs: (16, 15),
-            link_mbit: 200,
+            disk_mbs: (0, 0),
+            link_mbit: 0,
             conf: BTreeMap::new(),
             blocks: 2000,
             seconds: 60,
             seed: 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_names_no_disk_and_no_link_that_is_not_there() {
+        let listed = |disk_mbs, link_mbit| {
+            let options = ExperimentOptions {
+                disk_mbs,
+                link_mbit,
+                ..ExperimentOptions::default()
+            };
+            options.listed()
+        };
+        let none = listed((0, 0), 0);
+        assert!(!none.contains_key("modelled disks") && !none.contains_key("links"));
+        let some = listed((105, 95), 25);
+        assert_eq!(some["modelled disks"], "105 MB/s reading, 95 writing");
+        assert_eq!(some["links"], "25 Mbit/s");
     }
 }

@@ -38,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, error, info, warn};
 
 pub use error::StartError;
+pub use process_limits::ThreadsWanted;
 
 use self::process_limits::{ClientShares, Taken};
 use self::start_to_stop::{Machinery, Opened, Running, span_of};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hayloft_conf::{Configuration, keys};
-use hayloft_io::Means;
+use hayloft_io::{DiskConfig, Means};
 use hayloft_rpc::Trouble;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,15 @@ const OTHERS: u64 = 1;
 /// Connections that each port serves however few descriptors there are.
 const FEWEST: u64 = 2;
 
+/// Threads that serve connections, at most, however many processors there are.
+pub(crate) const TRANSFER_THREADS_MAX: usize = 64;
+/// Threads: the first and one for calls that block; of a web port; of a disk that does little.
+const FIRST_THREADS: usize = 2;
+const OF_WEB_PORT: usize = 4;
+const LANES: usize = 6;
+/// Threads for calls that block, which many clients may want at once.
+const BLOCKING_THREADS: usize = 64;
+
 /// How often shortages are looked for, and how long after the last one it is over.
 const LOOK: Duration = Duration::from_secs(1);
 const OVER: Duration = Duration::from_secs(30);
@@ -34,6 +43,36 @@ const OVER: Duration = Duration::from_secs(30);
 /// A thread for calls that block is asked for something so often: less than the runtime keeps one
 /// without work.
 const KEEP: Duration = Duration::from_secs(5);
+
+/// Threads of a process of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadsWanted {
+    /// With which it starts and serves at all.
+    pub fewest: usize,
+    /// With which it never waits for one.
+    pub most: usize,
+}
+
+impl ThreadsWanted {
+    /// Of so many data directories, each on its disk, and nodes; `depth` is `hayloft.io.depth`.
+    #[must_use]
+    pub fn of(volumes: usize, nodes: usize, depth: u32) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let depth = usize::try_from(depth).unwrap_or(0);
+        let mut disk = DiskConfig::default();
+        if depth > 0 {
+            disk.depth = depth;
+        }
+        let serving = processors.min(TRANSFER_THREADS_MAX);
+        let fewest = FIRST_THREADS + processors + 2 * serving + OF_WEB_PORT * nodes;
+        Self {
+            fewest: fewest + LANES * volumes,
+            most: fewest
+                .saturating_add(BLOCKING_THREADS)
+                .saturating_add(disk.threads_max().saturating_mul(volumes)),
+        }
+    }
+}
 
 /// What the process has when its volumes and ports are open.
 #[derive(Clone, Copy, Debug)]
@@ -205,6 +244,15 @@ mod tests {
     fn config(threads: &str) -> Configuration {
         let properties = [("dfs.datanode.max.transfer.threads", threads)];
         Configuration::from_properties(properties).expect("valid")
+    }
+
+    #[test]
+    fn disks_and_nodes_want_threads() {
+        let (one, two) = (ThreadsWanted::of(1, 1, 0), ThreadsWanted::of(2, 1, 0));
+        assert!(one.fewest > LANES && one.most > one.fewest + BLOCKING_THREADS);
+        assert_eq!(two.fewest - one.fewest, LANES);
+        let deep = ThreadsWanted::of(1, 1, 256);
+        assert_eq!(deep.most - one.most, 256 - DiskConfig::default().depth);
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use hayloft_io::locks::{read, write};
@@ -124,13 +123,13 @@ impl BlockTokens {
         known.ok_or_else(|| TokenRefused::NoKeys(pool.chars().take(128).collect()))
     }
 
-    /// Checks the token of a request, if tokens are on.
+    /// Checks the token of a request, if tokens are on; a request without one has an empty one.
     ///
     /// # Errors
     /// The token does not permit it, or nothing is decided yet.
     pub fn check(
         &self,
-        token: &Token,
+        token: Option<&Token>,
         block: &ExtendedBlock,
         access: &Access,
     ) -> Result<(), TokenRefused> {
@@ -141,7 +140,14 @@ impl BlockTokens {
         }
         let algorithm = self.0.settings.algorithm;
         let keys = self.keys(block.pool.as_str())?;
-        keys.check(algorithm, token, block, access, now_millis())
+        let none = Token::default();
+        keys.check(
+            algorithm,
+            token.unwrap_or(&none),
+            block,
+            access,
+            now_millis(),
+        )
     }
 
     /// Checks the identifier whose password the peer of a connection has proved, where one is
@@ -215,8 +221,5 @@ impl BlockTokens {
 }
 
 fn now_millis() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    })
+    i64::try_from(hayloft_store::now_ms()).unwrap_or(i64::MAX)
 }

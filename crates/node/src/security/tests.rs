@@ -100,7 +100,10 @@ fn passwords_are_those_of_hadoop() {
                 service: String::new(),
             };
             let read = Access::to(AccessMode::Read);
-            assert_eq!(tokens.check(&token, &block(1_073_741_825), &read), Ok(()));
+            assert_eq!(
+                tokens.check(Some(&token), &block(1_073_741_825), &read),
+                Ok(())
+            );
         }
         let nonce = [9, 8, 7, 6, 5, 4, 3, 2];
         let made = tokens.encryption_password(POOL, -1_234_567, &nonce);
@@ -143,13 +146,13 @@ fn a_token_made_here_is_believed_by_another_node() {
             (token.kind.as_str(), is_protobuf),
             ("HDFS_BLOCK_TOKEN", protobuf)
         );
-        assert_eq!(other.check(&token, &block(3), &access), Ok(()));
+        assert_eq!(other.check(Some(&token), &block(3), &access), Ok(()));
         let wanted = Access {
             storage_ids: vec![String::new()],
             ..access
         };
         assert!(matches!(
-            other.check(&token, &block(3), &wanted),
+            other.check(Some(&token), &block(3), &wanted),
             Err(TokenRefused::Storage {
                 what: "StorageIDs",
                 ..
@@ -162,8 +165,7 @@ fn a_token_made_here_is_believed_by_another_node() {
 fn nothing_passes_before_a_namenode_has_spoken() {
     let tokens = tokens(KeyGenerator::HmacSha1, false);
     let read = Access::to(AccessMode::Read);
-    let none = Token::default();
-    let asked = |tokens: &BlockTokens| tokens.check(&none, &block(1), &read);
+    let asked = |tokens: &BlockTokens| tokens.check(None, &block(1), &read);
     assert_eq!(asked(&tokens), Err(TokenRefused::Undecided));
     assert_eq!(
         tokens.check_proved(None, &block(1), &read),
@@ -194,7 +196,7 @@ fn without_tokens_everything_passes_and_none_are_made() {
     assert_eq!(tokens.agree(false), Ok(()));
     assert_eq!(tokens.agree(true), Err(Disagreement::On));
     let read = Access::to(AccessMode::Read);
-    assert_eq!(tokens.check(&Token::default(), &block(1), &read), Ok(()));
+    assert_eq!(tokens.check(None, &block(1), &read), Ok(()));
     assert_eq!(tokens.check_proved(None, &block(1), &read), Ok(()));
     assert_eq!(tokens.make(&block(1), read), Ok(Token::default()));
 }

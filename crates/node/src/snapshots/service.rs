@@ -1,7 +1,7 @@
 //! Takes one snapshot after the other. What fails is begun again, after a pause that grows.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -10,8 +10,8 @@ use hayloft_snapshot::{
     Covered, CreateOptions, CreateReport, PruneOptions, Rate, RestoreOptions, SnapshotError,
     SnapshotProgress, Target, covered, create, prune, restore_to,
 };
-use hayloft_store::Store;
 use hayloft_store::offline::{ReplicaOnDisk, data_name};
+use hayloft_store::{Store, now_ms};
 use hayloft_wire::ids::{Block, PoolId, ReplicaState};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
@@ -57,11 +57,6 @@ pub async fn serve(node: Arc<SnapshotNode>) {
         () = node.stop.cancelled() => {}
         () = node.run() => {}
     }
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 impl SnapshotNode {

@@ -13,7 +13,6 @@ use std::slice;
 use hayloft_wire::block_token::AccessMode;
 use hayloft_wire::ids::{ExtendedBlock, StorageType};
 use hayloft_wire::proto::datatransfer::{BaseHeader, OpReplaceBlock, OpTransferBlock};
-use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{BlockOpResponse, OpRequest, Status, WriteRequest};
 
 use super::context::Xceivers;
@@ -36,12 +35,9 @@ pub async fn check(x: &Xceivers, conn: &Conn, request: &OpRequest) -> Result<(),
     };
     // The keys come with the registration of the pool.
     x.wait_ready(&asked.block.pool).await?;
-    let none = Token::default();
-    let token = asked.header.token.as_ref().unwrap_or(&none);
-    let checked = x
-        .link()
-        .block_tokens()
-        .check(token, asked.block, &asked.access);
+    let token = asked.header.token.as_ref();
+    let tokens = x.link().block_tokens();
+    let checked = tokens.check(token, asked.block, &asked.access);
     let Err(refused) = checked else {
         return Ok(());
     };

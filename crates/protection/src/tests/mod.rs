@@ -10,6 +10,7 @@ mod heads;
 mod many_dead_disks;
 mod meanwhile;
 mod memory;
+mod outlived;
 mod panics;
 mod races;
 mod refuses;

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 
 use hayloft_io::decorators::{Effect, FaultRule};
 use hayloft_io::{IoError, IoErrorKind, IoOp};
-use hayloft_parity::MemberRecord;
 
 /// Four volumes, of which the first obeys the rules.
 pub(super) async fn faulty(shape: ParityShape) -> (Node, Arc<Faults>) {
@@ -18,7 +17,7 @@ pub(super) async fn faulty(shape: ParityShape) -> (Node, Arc<Faults>) {
 }
 
 /// Permission denied.
-const EACCES: i32 = 13;
+pub(super) const EACCES: i32 = 13;
 
 pub(super) fn in_groups(path: &Path) -> bool {
     path.components().any(|c| c.as_os_str() == PARITY_DIR)
@@ -319,131 +318,4 @@ async fn what_is_decoded_again_does_not_wait_for_a_disk_that_hangs() {
     }
     assert!(took[0] >= Duration::from_secs(3), "{took:?}");
     assert!(took[1] < Duration::from_secs(2), "{took:?}");
-}
-
-/// Records of groups of twelve blocks, on the first volume.
-fn records_on_first(node: &Node) -> usize {
-    let dir = node.dir.path().join("data0").join(PARITY_DIR);
-    let names = std::fs::read_dir(dir).expect("lists").flatten();
-    let names = names.map(|entry| entry.file_name());
-    names
-        .filter(|name| name.to_string_lossy().ends_with(".record"))
-        .count()
-}
-
-/// Deletes twelve blocks whose groups are dissolved, while the first volume refuses to.
-async fn outlive(node: &Node, faults: &Faults) {
-    let ops = [IoOp::Unlink, IoOp::Write, IoOp::Replace];
-    faults.add(FaultRule::new(Effect::Errno(EACCES)).on(&ops).at(in_groups));
-    let all: Vec<Block> = (1..13).map(|id| block(id, 1001, 0).block).collect();
-    let deleted = node.store.invalidate(&pool(), &all).await;
-    deleted.expect("deletes");
-    for _ in 0..3 {
-        round(node).await;
-    }
-    assert_eq!(status(node).groups, 0);
-    assert!(records_on_first(node) > 0, "none outlived its group");
-}
-
-/// All that the groups ever had is there, so that nothing brings them back.
-#[tokio::test]
-async fn a_record_that_outlived_its_group_goes_at_once_where_no_disk_is_away() {
-    let (node, faults) = faulty(shape(2, 1)).await;
-    put_some(&node, 1..13).await;
-    round(&node).await;
-    outlive(&node, &faults).await;
-    node.store.shutdown().await;
-    let now = protected(node.dir.path(), 4, shape(2, 1));
-    let node = Node::start(node.dir, 4, now).await;
-    assert!(status(&node).groups > 0, "nothing to forget");
-    round(&node).await;
-    assert_eq!(records_on_first(&node), 0);
-    assert_eq!(
-        (status(&node).groups, status(&node).lost_bytes),
-        (0, 0),
-        "{:?}",
-        status(&node)
-    );
-}
-
-/// While a disk is away it is not known. What tells later is that copies of the record are missing:
-/// they stay so.
-#[tokio::test]
-async fn a_record_that_may_have_outlived_its_group_is_not_made_whole_again() {
-    let (node, faults) = faulty(shape(2, 1)).await;
-    put_some(&node, 1..13).await;
-    round(&node).await;
-    outlive(&node, &faults).await;
-    node.store.shutdown().await;
-    let away = node.dir.path().join("data3");
-    let kept = node.dir.path().join("kept");
-    std::fs::rename(&away, &kept).expect("taken out");
-    std::fs::write(&away, "no directory").expect("written");
-    let mut now = protected(node.dir.path(), 4, shape(2, 1));
-    now.failed_volumes_tolerated = 1;
-    let node = Node::start(node.dir, 4, now).await;
-    let outlived = records_on_first(&node);
-    for _ in 0..2 {
-        round(&node).await;
-    }
-    assert!(outlived > 0);
-    node.store.shutdown().await;
-    std::fs::remove_file(&away).expect("removed");
-    std::fs::rename(&kept, &away).expect("back");
-    let now = protected(node.dir.path(), 4, shape(2, 1));
-    let node = Node::start(node.dir, 4, now).await;
-    round(&node).await;
-    assert_eq!(records_on_first(&node), 0);
-    assert_eq!(
-        (status(&node).groups, status(&node).lost_bytes),
-        (0, 0),
-        "{:?}",
-        status(&node)
-    );
-}
-
-/// It lies where it could not be removed, and the disk of a member is exchanged.
-#[tokio::test]
-async fn a_record_that_outlived_its_group_counts_nothing_as_lost() {
-    let (node, faults) = faulty(shape(2, 1)).await;
-    put_some(&node, 1..13).await;
-    round(&node).await;
-    // A disk whose group has a copy of its record on the first, and none on this one.
-    let exchanged = {
-        let volumes = node.store.state().volumes();
-        let first = volumes.iter().find(|v| v.root.ends_with("data0"));
-        let first = &first.expect("there").info.id;
-        let table = node.parity.table();
-        let mut groups = table.iter().map(|group| Arc::clone(&group.record));
-        let record = groups.find(|record| record.copies.contains(first));
-        let record = record.expect("on the first");
-        let elsewhere = |m: &&MemberRecord| !record.copies.contains(&m.storage);
-        let member = record.members.iter().find(elsewhere);
-        PathBuf::from(&*member.expect("a copy on all three").root)
-    };
-    outlive(&node, &faults).await;
-    node.store.shutdown().await;
-    std::fs::remove_dir_all(&exchanged).expect("removes");
-    std::fs::create_dir(&exchanged).expect("made");
-    let now = protected(node.dir.path(), 4, shape(2, 1));
-    let node = Node::start(node.dir, 4, now).await;
-    let before = status(&node);
-    // Where the disk of the other copy was exchanged nothing tells that it was removed there.
-    let unknown = node.parity.table().iter().filter(|g| !g.torn).count();
-    assert!(
-        before.groups > unknown as u64,
-        "nothing to forget: {before:?}"
-    );
-    round(&node).await;
-    let now = status(&node);
-    assert!(now.groups <= unknown as u64, "{now:?}");
-    assert!(now.lost_bytes < before.lost_bytes, "{now:?}");
-    // Another disk dies. What did not count goes on not to.
-    let another = (1..4).find(|n| !exchanged.ends_with(format!("data{n}")));
-    kill_disk(&node, another.expect("one of three")).await;
-    for _ in 0..2 {
-        round(&node).await;
-    }
-    let later = status(&node);
-    assert!(later.lost_bytes <= now.lost_bytes, "{now:?} {later:?}");
 }

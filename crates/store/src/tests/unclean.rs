@@ -186,6 +186,21 @@ async fn a_clean_stop_is_believed_and_one_that_was_not_is_remembered() {
     assert!(node.store.0.volumes()[0].unclean_since.is_some());
 }
 
+/// A node that is stopped before it registered has no VERSION, and nothing to warn of.
+#[tokio::test]
+async fn a_volume_that_was_never_used_has_no_stop_to_mark() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (sender, _events) = mpsc::channel(100);
+    let store = Store::open(config(dir.path(), 1), sender)
+        .await
+        .expect("opens");
+    let volume = store.0.volumes().remove(0);
+    assert!(!volume.root.join("current/VERSION").exists());
+    let closed = crate::volume::stop_mark::Mark::close(&volume, 5).await;
+    closed.expect("nothing to mark");
+    store.shutdown().await;
+}
+
 /// Of a replica that was being written any chunk may be damaged.
 #[tokio::test]
 async fn a_replica_being_written_is_cut_at_its_first_damage() {

@@ -134,7 +134,8 @@ impl Mark {
         meta.sync_dir(&volume.root).await
     }
 
-    /// Says that everything in the volume is durable and its replicas are whole.
+    /// Says that everything in the volume is durable and its replicas are whole. Without VERSION
+    /// it has none, as no NameNode has registered its node: the mark stays as it is.
     ///
     /// # Errors
     /// Of the disk.
@@ -144,7 +145,10 @@ impl Mark {
         let read = meta.run(IoOp::Stat, &root, |root| {
             VersionFile::of(root).map_err(|e| IoError::from_std(IoOp::Stat, root, &e))
         });
-        let version = read.await?;
+        let version = match read.await {
+            Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(()),
+            read => read?,
+        };
         Self::Closed { at_ms, version }.write(volume).await
     }
 }

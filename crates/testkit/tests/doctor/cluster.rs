@@ -42,6 +42,22 @@ impl Lab {
         passed()
     }
 
+    /// Blocks of another cluster, or of the time before the NameNode was formatted anew.
+    pub fn others_blocks(&mut self) -> Result<Outcome> {
+        let base = hayloft_testkit::hadoop::scratch("doctor-others-")?;
+        let current = base.path().join("current");
+        let wrong = TestkitError::file("making", &current);
+        std::fs::create_dir_all(current.join("BP-1-10.0.0.1-2")).map_err(wrong)?;
+        let (conf, dir) = (self.conf(), base.path().display().to_string());
+        let doctor = || Around::default().doctor(&["--only", "identity", "--conf", &conf, &dir]);
+        doctor()?.expect("identity", "bad", "its block pool is BP-1-10.0.0.1-2, that")?;
+        let version = current.join("VERSION");
+        let wrong = TestkitError::file("writing", &version);
+        std::fs::write(&version, "clusterID=CID-other\n").map_err(wrong)?;
+        doctor()?.expect("identity", "bad", "its clusterID is CID-other, that")?;
+        passed()
+    }
+
     /// The ports of this node and of others can be reached, until one stops to answer.
     pub fn ports(&mut self) -> Result<Outcome> {
         let said = self.doctor("namenode,data-port")?;

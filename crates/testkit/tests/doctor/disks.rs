@@ -242,7 +242,7 @@ pub fn counted_errors() -> Result<Outcome> {
         return Ok(Outcome::Skipped(format!("{trigger}: {error}")));
     }
     let said = here().doctor(&["--only", "file-system-errors", &text(&disk.data())])?;
-    said.expect("file-system-errors", "bad", "1 errors")?;
+    said.expect("file-system-errors", "bad", "1 error, ")?;
     passed()
 }
 

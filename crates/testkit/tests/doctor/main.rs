@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         }
         let mut on = suite.group(cluster::start, |lab, failed| lab.cluster.conclude(failed));
         on.case("nodes_that_share_a_host", cluster::Lab::shared);
+        on.case("blocks_of_another_namenode", cluster::Lab::others_blocks);
         on.case("ports_of_nodes", cluster::Lab::ports);
         on.case("a_clock_that_is_behind", cluster::Lab::clock);
         on.case("a_namenode_that_is_silent", cluster::Lab::silent);

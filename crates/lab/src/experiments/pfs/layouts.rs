@@ -134,11 +134,11 @@ fn files(session: &mut Session<'_>, way: Way, (clients, bytes): (usize, u64)) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::testbeds::tests::is_right;
+    use crate::experiments::testbeds::{slow_disks, tests::is_right};
 
     #[test]
     fn every_step_is_a_right_description_with_stock_nodes_first() {
-        let options = ExperimentOptions::default();
+        let options = slow_disks();
         for (servers, memory) in [(2, false), (6, false), (MEMORY_SERVERS, true)] {
             let described = described(&options, servers, memory);
             is_right(&described);

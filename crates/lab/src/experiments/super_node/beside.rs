@@ -120,14 +120,14 @@ fn round(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::testbeds::tests::is_right;
+    use crate::experiments::testbeds::{slow_disks, tests::is_right};
     use crate::runner::page::ExperimentPage;
     use crate::runner::record::{PeerSample, Record};
     use crate::runner::table::Shown;
 
     #[test]
     fn both_kinds_are_on_the_same_directories() {
-        let options = ExperimentOptions::default();
+        let options = slow_disks();
         let [ours, stock] = ["hayloft", "apache"].map(|kind| described(kind, &options));
         is_right(&ours);
         is_right(&stock);

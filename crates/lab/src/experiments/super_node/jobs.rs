@@ -238,12 +238,12 @@ const ROOT: &str = "/super";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::testbeds::tests::is_right;
+    use crate::experiments::testbeds::{slow_disks, tests::is_right};
 
     #[test]
     fn all_have_as_many_disks_and_workers() {
         for kind in ["apache", "apache-behind", "hayloft"] {
-            let described = described(kind, &ExperimentOptions::default());
+            let described = described(kind, &slow_disks());
             is_right(&described);
             let disks = described.hosts().flat_map(|(_, host)| &host.nodes);
             assert_eq!(disks.map(|node| node.disks.len()).sum::<usize>(), DISKS);
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_one_process_has_a_link_for_each_virtual_node() {
-        let described = described("hayloft", &ExperimentOptions::default());
+        let described = described("hayloft", &slow_disks());
         let (_, host) = described.hosts().next().expect("it is the first");
         assert_eq!(usize::from(host.more_links) + 1, NAMES.len());
         assert_eq!(host.nodes[0].virtual_nodes, NAMES);

@@ -50,7 +50,7 @@ fn believes(node: &Node) -> Result<(), TokenRefused> {
     let read = Access::to(AccessMode::Read);
     node.services
         .block_tokens()
-        .check(&token(), &block(), &read)
+        .check(Some(&token()), &block(), &read)
 }
 
 #[tokio::test]

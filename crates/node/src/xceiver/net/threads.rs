@@ -7,18 +7,17 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::Builder as Thread;
 
+use hayloft_io::locks::lock;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::daemon::process_limits::keep_a_blocking_thread;
-
-/// Threads at most, however many processors there are.
-const THREADS_MAX: usize = 64;
+use crate::daemon::process_limits::{TRANSFER_THREADS_MAX, keep_a_blocking_thread};
 
 /// Polls of tasks after which a thread looks for tasks that other threads have woken. A stream that
 /// is received without a pause takes half a millisecond a poll and wakes itself up again. The ends
@@ -29,6 +28,9 @@ const LOOK_FOR_WOKEN: u32 = 1;
 /// Polls of tasks after which it asks the kernel for sockets and timers: a small read beside such a
 /// stream waits as long.
 const LOOK_FOR_EVENTS: u32 = 4;
+
+/// What a thread does.
+type Work = Box<dyn FnOnce() + Send>;
 
 /// One thread.
 #[derive(Debug)]
@@ -67,11 +69,16 @@ impl Threads {
     /// # Errors
     /// No threads, or no descriptors, are left.
     pub fn start() -> io::Result<Self> {
+        Self::start_by(|thread, work| thread.spawn(work).map(drop))
+    }
+
+    /// The same, with threads that `spawn` starts.
+    fn start_by(spawn: impl Fn(Thread, Work) -> io::Result<()>) -> io::Result<Self> {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
         let mut workers = Vec::new();
-        for number in 0..processors.min(THREADS_MAX) {
+        for number in 0..processors.min(TRANSFER_THREADS_MAX) {
             let runtime = Builder::new_current_thread()
                 .enable_all()
                 .global_queue_interval(LOOK_FOR_WOKEN)
@@ -83,9 +90,23 @@ impl Threads {
             });
             runtime.spawn(keep_a_blocking_thread(stop.clone()));
             let stop = stop.clone();
-            std::thread::Builder::new()
-                .name(format!("hayloft-xfer-{number}"))
-                .spawn(move || runtime.block_on(stop.cancelled()))?;
+            // A runtime must not be dropped by an async task, as the work of a thread that did
+            // not start would be.
+            let kept = Arc::new(Mutex::new(Some(runtime)));
+            let taken = Arc::clone(&kept);
+            let work = move || {
+                let runtime = lock(&taken).take();
+                if let Some(runtime) = runtime {
+                    runtime.block_on(stop.cancelled());
+                }
+            };
+            let thread = Thread::new().name(format!("hayloft-xfer-{number}"));
+            if let Err(error) = spawn(thread, Box::new(work)) {
+                if let Some(runtime) = lock(&kept).take() {
+                    runtime.shutdown_background();
+                }
+                return Err(error);
+            }
         }
         Ok(Self {
             workers,

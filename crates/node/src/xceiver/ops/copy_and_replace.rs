@@ -197,8 +197,7 @@ async fn replace(
     }
     if let Some(sibling) = x.sibling(source) {
         // As it would have to be copied from there over the network.
-        let none = Token::default();
-        let token = message.header.token.as_ref().unwrap_or(&none);
+        let token = message.header.token.as_ref();
         let copy = Access::to(AccessMode::Copy);
         x.link().block_tokens().check(token, block, &copy)?;
         take_over(x, block, message, sibling).await?;

@@ -60,6 +60,14 @@ async fn threads_can_be_shared() {
     done.await.expect("no panic");
 }
 
+/// In an async task, where a runtime that is dropped panics.
+#[tokio::test]
+async fn a_thread_that_does_not_start_is_an_error() {
+    let refused = Threads::start_by(|_, _| Err(io::ErrorKind::WouldBlock.into()));
+    let error = refused.expect_err("no thread");
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+}
+
 #[tokio::test]
 async fn the_threads_end_with_their_owner() {
     let threads = Threads::start().expect("threads");
