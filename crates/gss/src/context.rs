@@ -58,6 +58,15 @@ impl GssContext {
         self.ctx.peer()
     }
 
+    /// Whether the two sides agreed on what wrapped messages need: none is changed, left out or
+    /// repeated without notice, and with `secret` none is read by others.
+    ///
+    /// # Errors
+    /// [`GssError::Unprotected`].
+    pub fn protects(&self, secret: bool) -> Result<(), GssError> {
+        self.ctx.protects(secret)
+    }
+
     /// Protects `data` against change; with `secret` encrypts it, too.
     ///
     /// # Errors

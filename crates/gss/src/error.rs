@@ -51,6 +51,15 @@ pub enum GssError {
     /// A message came twice, late or too early.
     #[error("a wrapped message came again or out of order")]
     OutOfOrder,
+    /// The two sides did not agree on what protects a connection.
+    #[error(
+        "the exchange of Kerberos tokens ended without a proof of the server, or without \
+         encryption, checksums or numbers for messages where these are demanded"
+    )]
+    Unprotected,
+    /// The peer takes messages of a few bytes.
+    #[error("the peer takes wrapped messages of {0} bytes at most, which is too little")]
+    SmallMessages(u32),
     /// Something is to be wrapped before the exchange is over.
     #[error("the exchange of Kerberos tokens is not complete")]
     Incomplete,

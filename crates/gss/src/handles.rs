@@ -11,8 +11,14 @@ use super::error::GssError;
 use super::library::{Buffer, Handle, KRB5, KeyValue, KeyValueSet, Library, Oid, OidSet};
 
 const CONTINUE_NEEDED: u32 = 1;
-/// Mutual, replay and sequence detection, confidentiality, integrity: what Java asks for.
-const FLAGS: u32 = 2 | 4 | 8 | 16 | 32;
+/// The server proves who it is, too.
+const MUTUAL: u32 = 2;
+/// A message that comes again or out of order is noticed.
+const IN_ORDER: u32 = 4 | 8;
+const SECRET: u32 = 16;
+const INTEGRITY: u32 = 32;
+/// What Java asks for.
+const FLAGS: u32 = MUTUAL | IN_ORDER | SECRET | INTEGRITY;
 const INITIATE: c_int = 1;
 const ACCEPT: c_int = 2;
 /// 1.2.840.113554.1.2.2.1, a principal's name as text: nothing is looked up in DNS.
@@ -190,6 +196,8 @@ pub(super) struct Ctx {
     handle: Handle,
     target: Option<Name>,
     peer: Option<Name>,
+    /// What the context gives, once it is complete.
+    flags: u32,
 }
 
 // SAFETY: a context is tied to no thread, and every use of it here takes `&mut self`.
@@ -210,13 +218,14 @@ impl Ctx {
             handle: null_mut(),
             target: None,
             peer: None,
+            flags: 0,
         }
     }
 
     /// One step; the token to send and whether the context is complete.
     pub(super) fn step(&mut self, cred: &Cred, input: &[u8]) -> Result<(Vec<u8>, bool), GssError> {
         let input = Buffer::of(input);
-        let (mut minor, mut out) = (0, Buffer::EMPTY);
+        let (mut minor, mut out, mut flags) = (0, Buffer::EMPTY, 0);
         let (major, what) = if let Some(target) = &self.target {
             let mech = Oid::of(KRB5);
             // SAFETY: credentials, target and locals live; the context is this object's.
@@ -233,7 +242,7 @@ impl Ctx {
                     &raw const input,
                     null_mut(),
                     &raw mut out,
-                    null_mut(),
+                    &raw mut flags,
                     null_mut(),
                 )
             };
@@ -251,7 +260,7 @@ impl Ctx {
                     &raw mut peer,
                     null_mut(),
                     &raw mut out,
-                    null_mut(),
+                    &raw mut flags,
                     null_mut(),
                     null_mut(),
                 )
@@ -261,7 +270,19 @@ impl Ctx {
         };
         let token = self.library.take(&mut out);
         self.library.check(what, major, minor)?;
-        Ok((token, major & CONTINUE_NEEDED == 0))
+        let complete = major & CONTINUE_NEEDED == 0;
+        if complete {
+            self.flags = flags;
+            if self.target.is_some() && flags & MUTUAL == 0 {
+                return Err(GssError::Unprotected);
+            }
+        }
+        Ok((token, complete))
+    }
+
+    /// Whether what is wrapped cannot be changed, left out or repeated; with `secret` also not read.
+    pub(super) fn protects(&self, secret: bool) -> Result<(), GssError> {
+        protects(self.flags, secret)
     }
 
     /// Who called, once the context is complete.
@@ -345,6 +366,14 @@ impl Ctx {
     }
 }
 
+fn protects(flags: u32, secret: bool) -> Result<(), GssError> {
+    let wanted = IN_ORDER | INTEGRITY | if secret { SECRET } else { 0 };
+    if flags & wanted == wanted {
+        return Ok(());
+    }
+    Err(GssError::Unprotected)
+}
+
 impl Drop for Ctx {
     fn drop(&mut self) {
         if !self.handle.is_null() {
@@ -357,6 +386,22 @@ impl Drop for Ctx {
                     null_mut(),
                 )
             };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_a_layer_needs_is_demanded() {
+        assert_eq!(protects(FLAGS, true), Ok(()));
+        assert_eq!(protects(FLAGS & !SECRET & !MUTUAL, false), Ok(()));
+        assert_eq!(protects(FLAGS & !SECRET, true), Err(GssError::Unprotected));
+        for missing in [4, 8, INTEGRITY] {
+            let weak = protects(FLAGS & !missing, false);
+            assert_eq!(weak, Err(GssError::Unprotected), "{missing}");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The file is MIT's format, version 0x502: records of an int32 length, negative for a hole. Each
 //! begins with a count of components, the realm and the components as text with an int16 length.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -140,7 +141,7 @@ fn principal(record: &[u8]) -> Option<String> {
     let (count, rest) = record.split_first_chunk::<2>()?;
     let count = u16::from_be_bytes(*count);
     let (realm, mut rest) = text(rest)?;
-    let mut components = Vec::new();
+    let mut components: Vec<Cow<'_, str>> = Vec::new();
     for _ in 0..count {
         let (component, after) = text(rest)?;
         components.push(component);
@@ -149,11 +150,12 @@ fn principal(record: &[u8]) -> Option<String> {
     Some(format!("{}@{realm}", components.join("/")))
 }
 
-fn text(bytes: &[u8]) -> Option<(&str, &[u8])> {
+/// A name that is not UTF-8 is shown with what stands for its odd bytes, and is like no other.
+fn text(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
     let length = usize::from(u16::from_be_bytes(*length));
     let (text, rest) = rest.split_at_checked(length)?;
-    Some((std::str::from_utf8(text).ok()?, rest))
+    Some((String::from_utf8_lossy(text), rest))
 }
 
 #[cfg(test)]
@@ -204,6 +206,17 @@ mod tests {
             told.contains("no key of dn/other@R; it has HTTP/host@R, dn/host@R"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn one_odd_name_does_not_hide_the_others() {
+        let mut odd = record("R", &["x", "host"]);
+        // The realm `R` with its length comes before the length and the text of `x`.
+        odd[7] = 0xff;
+        let read = Keytab::parse(&keytab(&[odd, record("R", &["dn", "host"])]));
+        let read = read.expect("a keytab");
+        assert_eq!(read.principals().count(), 2);
+        assert!(read.principals().any(|name| name == "dn/host@R"));
     }
 
     #[test]
