@@ -5,6 +5,9 @@
 //! format is filled in, with `$0` for the realm and `$1`, `$2` for the parts. The pattern has to
 //! match all of it; then the substitution is made, once or (`g`) everywhere, and with `L` the
 //! result is in lower case. Pattern, substitution, `g` and `L` may be left out.
+//!
+//! What Java finds wrong when a name comes is refused here when the rules are read: parts and
+//! groups that are not there. So are patterns that only Java's engine has, such as look-behind.
 
 use regex::Regex;
 
@@ -31,11 +34,19 @@ enum Rule {
 #[derive(Clone, Debug)]
 struct Format {
     parts: usize,
-    format: String,
+    format: Vec<Piece>,
     matches: Option<Regex>,
     substitution: Option<(Regex, String, bool)>,
     lower: bool,
     text: String,
+}
+
+/// What a format is made of.
+#[derive(Clone, Debug)]
+enum Piece {
+    Text(String),
+    /// The realm for 0, else a part.
+    Value(usize),
 }
 
 /// The service, the host if there is one, and the realm of a principal.
@@ -166,14 +177,16 @@ impl Rule {
             let (from, after) = inside.split_once('/').ok_or("no second / of s/from/to/")?;
             let (to, after) = after.split_once('/').ok_or("no third / of s/from/to/")?;
             let everywhere = after.strip_prefix('g');
-            substitution = Some((compile(from)?, groups(to), everywhere.is_some()));
+            let from = compile(from)?;
+            let to = replacement(to, from.captures_len() - 1)?;
+            substitution = Some((from, to, everywhere.is_some()));
             rest = everywhere.unwrap_or(after);
         }
         let (lower, rest) = lower(rest);
         let length = text.len() - rest.len();
         let rule = Format {
             parts,
-            format: format.to_owned(),
+            format: pieces(format, parts)?,
             matches,
             substitution,
             lower,
@@ -235,37 +248,72 @@ fn compile(pattern: &str) -> Result<Regex, String> {
     made.map_err(|error| format!("the pattern {pattern:?} cannot be used ({error})"))
 }
 
-/// A replacement in which `$1` stands alone, whatever comes after it.
-fn groups(to: &str) -> String {
-    let mut out = String::new();
-    let mut rest = to;
-    while let Some((before, after)) = rest.split_once('$') {
-        out.push_str(before);
-        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (number, after) = after.split_at(digits);
-        if number.is_empty() {
-            out.push_str("$$");
-        } else {
-            out.push_str(&format!("${{{number}}}"));
-        }
-        rest = after;
-    }
-    out + rest
+/// Splits the digits off the front of a text.
+fn digits(text: &str) -> (&str, &str) {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    text.split_at(text.len() - rest.len())
 }
 
-/// The format with the values for `$0` to `$2`; `None` when it names another.
-fn filled_in(format: &str, values: [Option<&str>; 3]) -> Option<String> {
+/// A replacement of Java's as one of the engine here, for a pattern of so many groups. A backslash
+/// takes the next character as it is. After `$`, digits count as long as there is such a group.
+fn replacement(to: &str, groups: usize) -> Result<String, String> {
+    let wrong = |why: &str| format!("{why} in the replacement {to:?}");
     let mut out = String::new();
-    let mut rest = format;
-    while let Some((before, after)) = rest.split_once('$') {
-        out.push_str(before);
-        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (number, after) = after.split_at(digits);
-        let number: usize = number.parse().ok()?;
-        out.push_str(values.get(number).copied().flatten()?);
-        rest = after;
+    let mut rest = to.chars();
+    while let Some(c) = rest.next() {
+        let literal = match c {
+            '\\' => rest
+                .next()
+                .ok_or_else(|| wrong("nothing after the last \\"))?,
+            '$' => {
+                let (all, _) = digits(rest.as_str());
+                let fits = |length: &usize| {
+                    let number = all.get(..*length).and_then(|text| text.parse().ok());
+                    number.is_some_and(|number: usize| number <= groups)
+                };
+                let length = (1..=all.len()).take_while(fits).last();
+                let length = length.ok_or_else(|| {
+                    wrong(&format!(
+                        "no number of a group after $ (there are {groups})"
+                    ))
+                })?;
+                let (number, after) = rest.as_str().split_at(length);
+                out.push_str(&format!("${{{number}}}"));
+                rest = after.chars();
+                continue;
+            }
+            c => c,
+        };
+        if literal == '$' {
+            out.push('$');
+        }
+        out.push(literal);
     }
-    Some(out + rest)
+    Ok(out)
+}
+
+/// Reads a format for principals of `parts` parts.
+fn pieces(format: &str, parts: usize) -> Result<Vec<Piece>, String> {
+    let mut texts = format.split('$');
+    let mut out = vec![Piece::Text(texts.next().unwrap_or_default().to_owned())];
+    for text in texts {
+        let (number, after) = digits(text);
+        let number = number.parse().ok().filter(|number| *number <= parts);
+        let number = number.ok_or_else(|| {
+            format!("$ is followed by no number from 0 to {parts} in the format {format:?}")
+        })?;
+        out.extend([Piece::Value(number), Piece::Text(after.to_owned())]);
+    }
+    Ok(out)
+}
+
+/// The format with the values for `$0` to `$2`.
+fn filled_in(format: &[Piece], values: [Option<&str>; 3]) -> Option<String> {
+    let of = |piece: &Piece| match piece {
+        Piece::Text(text) => Some(text.clone()),
+        Piece::Value(number) => values.get(*number).copied().flatten().map(str::to_owned),
+    };
+    format.iter().map(of).collect()
 }
 
 #[cfg(test)]
@@ -297,9 +345,9 @@ mod tests {
             "RULE:[2:$1@$0](nn@.*HOME)s/.*/hdfs/\n\
              RULE:[2:$1/$2@$0](dn/.*@HOME)s/.*/hdfs/\n\
              RULE:[1:$1@$0](.*@AWAY)s/@.*///L\n\
-             RULE:[1:$1;$2](^.*;admin$)s/;admin$//\n\
              RULE:[2:$1;$2](^.*;admin$)s/;admin$//\n\
              RULE:[1:$1@$0](o-.*@ODD)s/o-(.)(.*)@ODD/$2$1/\n\
+             RULE:[1:$1](c-.)s/c-(.)/$12\\$\\x/\n\
              RULE:[1:$1](a-b-c)s/-/_/g\n\
              DEFAULT",
         );
@@ -310,6 +358,7 @@ mod tests {
             ("root/admin@HOME", "root"),
             ("o-xyz@ODD", "yzx"),
             ("a-b-c@AWAY2", "a_b_c"),
+            ("c-d@AWAY2", "d2$x"),
             ("joe@HOME", "joe"),
             ("other/h@HOME", "other"),
         ] {
@@ -343,6 +392,13 @@ mod tests {
             "NONE",
             "RULE:[1:$1](a",
             "RULE:[1:$1]s/a/b",
+            "RULE:[1:$1;$2](^.*;admin$)s/;admin$//",
+            "RULE:[1:$1$]",
+            "RULE:[1:$1]s/a/$1/",
+            "RULE:[1:$1]s/(a)/$2/",
+            "RULE:[1:$1]s/(a)/${1}/",
+            "RULE:[1:$1]s/a/b\\/",
+            "RULE:[1:$1]s/(?<=a)b/c/",
         ] {
             let wrong = NameRules::parse(text, "hadoop", "R").unwrap_err();
             assert!(wrong.contains("in the rule that begins at"), "{wrong}");
