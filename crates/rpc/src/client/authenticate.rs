@@ -22,10 +22,10 @@ use hayloft_wire::rpc::{
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
+use super::RpcError;
 use super::connection_tasks::{Shared, read_frame};
-use super::{RpcError, remote_error};
 use crate::security::{
-    BlockedCall, KdcOrCaller, LayerOffer, RpcQuality, RpcSecurity, Wrapping, off_threads,
+    BlockedCall, LayerOffer, OffThreads, RpcQuality, RpcSecurity, Wrapping, off_threads,
 };
 
 /// How long one step may take; the first asks the KDC for a ticket.
@@ -61,18 +61,6 @@ pub(super) async fn authenticate(
     shared: &Shared,
     security: &RpcSecurity,
 ) -> Result<Authenticated, RpcError> {
-    let outcome = exchange(stream, shared, security).await;
-    if let Err(RpcError::Remote { .. }) = &outcome {
-        security.login.doubt().await;
-    }
-    outcome
-}
-
-async fn exchange(
-    stream: &mut TcpStream,
-    shared: &Shared,
-    security: &RpcSecurity,
-) -> Result<Authenticated, RpcError> {
     // Without a ticket the server is not bothered.
     let credentials = security.login.credentials().await;
     let credentials = credentials.map_err(|error| refused(shared, error))?;
@@ -91,7 +79,7 @@ async fn exchange(
         ..RpcSasl::default()
     }));
     send(stream, shared, &first).await?;
-    let auth = offered(shared, receive(stream, shared).await?)?;
+    let auth = offered(shared, receive(stream, shared, security).await?)?;
     let target = target(shared, security, &auth, &realm).await?;
     let (context, token, complete) = step(shared, Vec::new(), move || {
         GssContext::to(credentials, &target)
@@ -108,7 +96,7 @@ async fn exchange(
         Stage::Tokens(context)
     };
     for _ in 0..MESSAGES_MAX {
-        let message = receive(stream, shared).await?;
+        let message = receive(stream, shared, security).await?;
         let token = message.token.unwrap_or_default();
         let (next, answer) = match (SaslState::try_from(message.state), stage) {
             (Ok(SaslState::Success), Stage::End(wrapping)) => {
@@ -154,7 +142,7 @@ async fn step(
     input: Vec<u8>,
     make: impl FnOnce() -> Result<GssContext, hayloft_gss::GssError> + Send + 'static,
 ) -> Result<(GssContext, Vec<u8>, bool), RpcError> {
-    let stepped = off_threads(KdcOrCaller::Kdc, STEP_LIMIT, move || {
+    let stepped = off_threads(OffThreads::Ticket, STEP_LIMIT, move || {
         let mut context = make()?;
         let step = context.step(&input)?;
         Ok((context, step.token, step.complete))
@@ -246,12 +234,24 @@ async fn send(stream: &mut TcpStream, shared: &Shared, bytes: &[u8]) -> Result<(
         .map_err(|error| shared.lost(error))
 }
 
-/// The next message of the exchange.
-async fn receive(stream: &mut TcpStream, shared: &Shared) -> Result<RpcSasl, RpcError> {
+/// The next message of the exchange. Until its end the server has proved nothing: what it refuses
+/// with is a reason for the log, and no exception of a NameNode.
+async fn receive(
+    stream: &mut TcpStream,
+    shared: &Shared,
+    security: &RpcSecurity,
+) -> Result<RpcSasl, RpcError> {
     let bytes = read_frame(stream, shared, MESSAGE_BYTES_MAX).await?;
     let response = wire::parse_response(bytes).map_err(|error| shared.malformed(error))?;
     let id = response.call_id();
-    let body = response.outcome.map_err(|error| remote_error(error).0)?;
+    let body = response.outcome.map_err(|error| {
+        security.login.doubt();
+        let line = error.message.lines().next().unwrap_or_default();
+        refused(
+            shared,
+            format!("it refuses with {}: {line}", error.class_name),
+        )
+    })?;
     if id != CALL_SASL {
         return Err(shared.malformed(format!("call {id} inside the exchange of SASL")));
     }
@@ -262,5 +262,39 @@ fn refused(shared: &Shared, reason: impl ToString) -> RpcError {
     RpcError::Unproven {
         address: shared.address.clone(),
         reason: reason.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::client::connection_tasks::tests::shared;
+    use crate::client::tests::refusal;
+    use crate::{KerberosLogin, LoginSource, ServerPrincipal};
+
+    #[tokio::test]
+    async fn a_server_that_proved_nothing_speaks_for_no_namenode() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let mut stream = TcpStream::connect(address).await.expect("listening");
+        let (mut server, _) = listener.accept().await.expect("a client");
+        let security = RpcSecurity {
+            login: KerberosLogin::from(LoginSource::Keytab {
+                principal: "nobody@NOWHERE".to_owned(),
+                path: "/no/such/keytab".into(),
+            }),
+            server: ServerPrincipal::default(),
+            qualities: [RpcQuality::Privacy].into(),
+        };
+        let class = "org.example.AuthorizationException";
+        let words = refusal(CALL_SASL, class, "go away\nat some place");
+        server.write_all(&words).await.expect("it is read");
+        let got = receive(&mut stream, &shared(address), &security).await;
+        let Err(RpcError::Unproven { reason, .. }) = got else {
+            panic!("{got:?}");
+        };
+        assert_eq!(reason, format!("it refuses with {class}: go away"));
     }
 }

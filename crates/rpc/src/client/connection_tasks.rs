@@ -189,7 +189,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             let outer = read_frame(&mut self.socket, shared, most).await?;
             let message = wire::parse_response(outer).map_err(|error| shared.malformed(error))?;
             let id = message.call_id();
-            let body = message.outcome.map_err(|error| remote_error(error).0)?;
+            // Not even a refusal is believed in clear: anyone between could have written it.
+            let body = message.outcome.map_err(|_| {
+                shared.malformed("an error in clear where wrapped frames were agreed")
+            })?;
             let sasl: RpcSasl = frame::decode(body).map_err(|error| shared.malformed(error))?;
             let token = sasl
                 .token
@@ -262,4 +265,49 @@ fn deliver(shared: &Shared, frame: Bytes) -> Result<(), RpcError> {
         let _ = waiting.send(answer);
     }
     last.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use hayloft_wire::rpc::SaslState;
+
+    use super::*;
+    use crate::client::tests::refusal;
+    use crate::security::Plain;
+
+    /// What a connection to `peer` shares.
+    pub(in crate::client) fn shared(peer: SocketAddr) -> Shared {
+        Shared {
+            address: "test".to_owned(),
+            peer,
+            client_id: [7; CLIENT_ID_BYTES],
+            options: RpcOptions::default(),
+            next_call_id: AtomicI32::new(0),
+            pending: Mutex::new(Ok(HashMap::new())),
+            calls: Semaphore::new(1),
+            started: Instant::now(),
+            heard_ms: AtomicU64::new(0),
+            closed: CancellationToken::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_in_clear_is_believed_where_wrapped_frames_were_agreed() {
+        let shared = shared(([127, 0, 0, 1], 1).into());
+        let first = |bytes: Bytes| {
+            let shared = &shared;
+            async move {
+                let mut frames = FrameReader::new(&bytes[..], Some(Plain::wrapping(1 << 16)));
+                frames.next(shared).await
+            }
+        };
+        for call in [CALL_SASL, 0, -3] {
+            let clear = refusal(call, "org.example.DisallowedDatanodeException", "go away");
+            let got = first(clear).await;
+            assert!(matches!(&got, Err(RpcError::Malformed { .. })), "{got:?}");
+        }
+        let inner = refusal(0, "org.example.DisallowedDatanodeException", "go away");
+        let wrapped = wire::encode_sasl_response(&RpcSasl::step(SaslState::Wrap, inner.to_vec()));
+        assert_eq!(first(wrapped).await.expect("a frame"), inner.slice(4..));
+    }
 }

@@ -53,6 +53,23 @@ async fn receive(stream: &mut TcpStream) -> Option<Seen> {
     })
 }
 
+/// The frame of an exception that ends the connection.
+pub(super) fn refusal(call: i32, class: &str, message: &str) -> Bytes {
+    let header = RpcResponseHeader {
+        call_id: call.cast_unsigned(),
+        status: RpcStatus::Fatal.into(),
+        exception_class_name: Some(class.to_owned()),
+        error_msg: Some(message.to_owned()),
+        ..RpcResponseHeader::default()
+    };
+    let mut body = BytesMut::new();
+    frame::encode_delimited(&header, &mut body);
+    let mut out = BytesMut::new();
+    out.put_u32(u32::try_from(body.len()).expect("short"));
+    out.extend_from_slice(&body);
+    out.freeze()
+}
+
 async fn answer(stream: &mut TcpStream, header: RpcResponseHeader, body: Option<&VersionResponse>) {
     let mut out = BytesMut::new();
     frame::encode_delimited(&header, &mut out);

@@ -6,22 +6,17 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use hayloft_gss::GssCredentials;
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::off_threads::{BlockedCall, KdcOrCaller, off_threads};
+use super::off_threads::{BlockedCall, OffThreads, off_threads};
+use super::renewal::Renewal;
 
 /// How long a login may take: MIT's library asks each KDC several times.
 const LOGIN_LIMIT: Duration = Duration::from_secs(60);
-/// Least time between two logins while a ticket is good.
-const AGAIN: Duration = Duration::from_secs(60);
-/// Least time between two logins that fail.
-const AGAIN_WITHOUT: Duration = Duration::from_secs(1);
 
 /// Where the proof of a login is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,51 +36,20 @@ pub enum LoginSource {
 #[derive(Debug)]
 pub struct KerberosLogin {
     source: LoginSource,
-    state: Mutex<LoginState>,
-}
-
-#[derive(Debug, Default)]
-struct LoginState {
-    held: Option<Held>,
-    /// When a login was last tried, and why it failed.
-    tried: Option<(Instant, Option<BlockedCall>)>,
-    /// A server did not believe the ticket.
-    doubted: bool,
-}
-
-#[derive(Debug)]
-struct Held {
-    credentials: Arc<GssCredentials>,
-    since: Instant,
-    life: Duration,
-}
-
-impl Held {
-    fn is_good(&self) -> bool {
-        self.since.elapsed() < self.life
-    }
-
-    fn is_fresh(&self) -> bool {
-        !self.fresh_for().is_zero()
-    }
-
-    /// Time until it has to be renewed: 80 % of its life after it was made.
-    fn fresh_for(&self) -> Duration {
-        (self.life / 10 * 8).saturating_sub(self.since.elapsed())
-    }
+    tickets: Arc<Renewal<GssCredentials>>,
 }
 
 impl KerberosLogin {
     /// The login from `source`: one for all who ask in this process.
     #[must_use]
     pub fn from(source: LoginSource) -> Arc<Self> {
-        static ALL: OnceLock<StdMutex<HashMap<LoginSource, Arc<KerberosLogin>>>> = OnceLock::new();
-        let all = ALL.get_or_init(StdMutex::default);
+        static ALL: OnceLock<Mutex<HashMap<LoginSource, Arc<KerberosLogin>>>> = OnceLock::new();
+        let all = ALL.get_or_init(Mutex::default);
         let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
         let login = all.entry(source.clone()).or_insert_with(|| {
             Arc::new(Self {
                 source,
-                state: Mutex::default(),
+                tickets: Arc::default(),
             })
         });
         Arc::clone(login)
@@ -101,79 +65,55 @@ impl KerberosLogin {
         named.map_err(|error| error.to_string())
     }
 
-    /// Credentials with a good ticket. Callers at the same time share one login.
+    /// Credentials with a good ticket. Callers at the same time share one login, and wait for it
+    /// only when there is no good ticket.
     pub(crate) async fn credentials(&self) -> Result<Arc<GssCredentials>, BlockedCall> {
-        let mut state = self.state.lock().await;
-        let usable = state.held.as_ref().filter(|held| held.is_good());
-        let wait = if usable.is_some() {
-            AGAIN
-        } else {
-            AGAIN_WITHOUT
-        };
-        let tried_lately = state.tried.as_ref().filter(|(at, _)| at.elapsed() < wait);
-        if let Some(held) = usable
-            && ((held.is_fresh() && !state.doubted) || tried_lately.is_some())
-        {
-            return Ok(Arc::clone(&held.credentials));
-        }
-        if let (None, Some((_, Some(error)))) = (usable, tried_lately) {
-            return Err(error.clone());
-        }
+        self.tickets.get(self.log_in()).await
+    }
+
+    /// A login, and how long its ticket is good.
+    fn log_in(
+        &self,
+    ) -> impl Future<Output = Result<(GssCredentials, Duration), BlockedCall>> + Send + use<> {
         let source = self.source.clone();
-        let made = off_threads(KdcOrCaller::Kdc, LOGIN_LIMIT, move || match source {
-            LoginSource::Keytab { principal, path } => GssCredentials::log_in(&principal, &path),
-            LoginSource::TicketCache => GssCredentials::of_ticket_cache(),
-        })
-        .await;
-        state.tried = Some((Instant::now(), made.as_ref().err().cloned()));
-        match made {
-            Ok(credentials) => {
-                let life = credentials.lifetime().unwrap_or(Duration::MAX);
-                if let LoginSource::Keytab { path, .. } = &self.source {
-                    let principal = credentials.principal();
-                    info!(principal, keytab = %path.display(), ?life, "logged in with Kerberos");
+        let tickets = Arc::clone(&self.tickets);
+        async move {
+            let from = source.clone();
+            let made = off_threads(OffThreads::Login, LOGIN_LIMIT, move || match from {
+                LoginSource::Keytab { principal, path } => {
+                    GssCredentials::log_in(&principal, &path)
                 }
-                let credentials = Arc::new(credentials);
-                let held = Held {
-                    credentials: Arc::clone(&credentials),
-                    since: Instant::now(),
-                    life,
-                };
-                state.held = Some(held);
-                state.doubted = false;
-                Ok(credentials)
-            }
-            Err(error) => match state.held.as_ref().filter(|held| held.is_good()) {
-                Some(held) => {
-                    let left = held.life.saturating_sub(held.since.elapsed());
+                LoginSource::TicketCache => GssCredentials::of_ticket_cache(),
+            });
+            let credentials = made.await.inspect_err(|error| {
+                if let Some(left) = tickets.left() {
                     warn!(
                         ?left,
                         "the ticket cannot be renewed, the old one is used: {error}"
                     );
-                    Ok(Arc::clone(&held.credentials))
                 }
-                None => Err(error),
-            },
+            })?;
+            let life = credentials.lifetime().unwrap_or(Duration::MAX);
+            if let LoginSource::Keytab { path, .. } = &source {
+                let principal = credentials.principal();
+                info!(principal, keytab = %path.display(), ?life, "logged in with Kerberos");
+            }
+            Ok((credentials, life))
         }
     }
 
     /// Renews the login in time, so that the KDC may be away when a connection is lost. Never ends.
     pub async fn keep_fresh(&self) {
         loop {
-            let state = self.state.lock().await;
-            let due = state.held.as_ref().filter(|held| held.is_fresh());
-            let due = due.map_or(AGAIN, Held::fresh_for);
-            drop(state);
-            tokio::time::sleep(due.max(AGAIN_WITHOUT)).await;
+            tokio::time::sleep(self.tickets.due_in()).await;
             if let Err(error) = self.credentials().await {
                 warn!("the ticket has run out, and there is no new one: {error}");
             }
         }
     }
 
-    /// A server did not believe the ticket: the next connection logs in anew, when the last login
-    /// is old enough.
-    pub(crate) async fn doubt(&self) {
-        self.state.lock().await.doubted = true;
+    /// A server did not believe the ticket: a new one is got, when the last login is old enough.
+    pub(crate) fn doubt(&self) {
+        self.tickets.doubt(self.log_in());
     }
 }

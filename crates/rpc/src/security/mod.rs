@@ -4,6 +4,7 @@
 //! - `name_rules`: `hadoop.security.auth_to_local`: the short names of principals
 //! - `off_threads`: calls that block, kept off the async threads and within limits
 //! - `quality`: what is agreed at the end of a SASL exchange by GSSAPI (RFC 4752)
+//! - `renewal`: what is good for a while, and made anew before that is over
 //! - `server_principal`: whom a server has to be
 //! - `wrapping`: frames inside `WRAP` messages, once integrity or privacy is agreed
 
@@ -11,15 +12,20 @@ mod login;
 pub mod name_rules;
 mod off_threads;
 mod quality;
+mod renewal;
 mod server_principal;
 mod wrapping;
 
 pub use login::{KerberosLogin, LoginSource};
 pub use quality::{LayerOffer, RpcQuality};
-pub use server_principal::{ServerPrincipal, for_host, name_of, names_host};
+pub use server_principal::{
+    ServerPrincipal, for_host, in_realm, name_of, names_host, principal_at, usable_pattern,
+};
 
-pub(crate) use off_threads::{BlockedCall, KdcOrCaller, off_threads};
+pub(crate) use off_threads::{BlockedCall, OffThreads, off_threads};
 pub(crate) use wrapping::Wrapping;
+#[cfg(test)]
+pub(crate) use wrapping::tests::Plain;
 
 use std::sync::Arc;
 

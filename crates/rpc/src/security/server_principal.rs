@@ -3,12 +3,13 @@
 //! As in Hadoop's client, the server says its service and host, and these are held against
 //! `dfs.namenode.kerberos.principal`, in which `_HOST` is the name that DNS gives the server's
 //! address, or against `dfs.namenode.kerberos.principal.pattern`, where `*` and `?` stand for any
-//! text and any character.
+//! text and any character. Java's patterns also have `{a,b}`, `[x]` and backslashes, which are
+//! refused here. Where the realm has a wildcard, it is krb5.conf's default one.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use super::off_threads::{OffThreads, off_threads};
 
 /// How long a name server may take.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
@@ -52,12 +53,7 @@ impl ServerPrincipal {
                 self.key
             ));
         };
-        let expected = with_host(configured, address).await;
-        let expected = if expected.contains('@') {
-            expected
-        } else {
-            format!("{expected}@{realm}")
-        };
+        let expected = principal_at(configured, address, realm).await;
         let named = expected.rsplit_once('@').map_or("", |(name, _)| name);
         if !named.contains('/') {
             return Err(format!(
@@ -95,12 +91,37 @@ impl ServerPrincipal {
     }
 }
 
-/// A configured principal with the host's name for `_HOST`, which counts as a whole second part.
-async fn with_host(configured: &str, address: IpAddr) -> String {
-    if !names_host(configured) {
-        return configured.to_owned();
+/// Whom a configured principal means at an address: with the name of the address for `_HOST`, and
+/// with `realm` where it has none.
+pub async fn principal_at(configured: &str, address: IpAddr, realm: &str) -> String {
+    let named = if names_host(configured) {
+        for_host(configured, &name_of(address).await)
+    } else {
+        configured.to_owned()
+    };
+    in_realm(named, realm)
+}
+
+/// A principal with `realm` where it has none.
+#[must_use]
+pub fn in_realm(principal: String, realm: &str) -> String {
+    if principal.contains('@') {
+        return principal;
     }
-    for_host(configured, &name_of(address).await)
+    format!("{principal}@{realm}")
+}
+
+/// Refuses a pattern that would mean something else than it does in Java.
+///
+/// # Errors
+/// What is not served in it.
+pub fn usable_pattern(pattern: &str) -> Result<(), String> {
+    let odd = pattern.chars().find(|c| "{}[]\\".contains(*c));
+    odd.map_or(Ok(()), |c| {
+        Err(format!(
+            "the pattern {pattern} has {c}, which is not served: only * and ? have a meaning"
+        ))
+    })
 }
 
 /// Whether a principal has `_HOST` for its host.
@@ -113,26 +134,31 @@ pub fn names_host(configured: &str) -> bool {
 /// A configured principal with `host`, in lower case, where it has `_HOST`.
 #[must_use]
 pub fn for_host(configured: &str, host: &str) -> String {
-    if names_host(configured) {
-        configured.replacen(HOST, &host.to_lowercase(), 1)
-    } else {
-        configured.to_owned()
+    match configured.split_once('/') {
+        Some((service, rest)) if names_host(configured) => {
+            let realm = rest.strip_prefix(HOST).unwrap_or_default();
+            format!("{service}/{}{realm}", host.to_lowercase())
+        }
+        _ => configured.to_owned(),
     }
 }
 
 /// The name that DNS or the hosts file gives an address, when that name has the address, too;
 /// otherwise the address as text.
 pub async fn name_of(address: IpAddr) -> String {
-    let look = tokio::task::spawn_blocking(move || {
-        let name = dns_lookup::lookup_addr(&address).ok()?;
-        let back = dns_lookup::lookup_host(&name).ok()?;
-        back.into_iter()
-            .any(|found| found == address)
-            .then_some(name)
+    let found = off_threads(OffThreads::Names, NAMED_WITHIN, move || {
+        let named = || {
+            let name = dns_lookup::lookup_addr(&address).ok()?;
+            let back = dns_lookup::lookup_host(&name).ok()?;
+            let mut back = back.into_iter();
+            back.any(|found| found == address).then_some(name)
+        };
+        Ok(named())
     });
-    let found = timeout(NAMED_WITHIN, look).await;
-    let found = found.ok().and_then(Result::ok).flatten();
     found
+        .await
+        .ok()
+        .flatten()
         .unwrap_or_else(|| address.to_string())
         .trim_end_matches('.')
         .to_lowercase()
@@ -246,6 +272,23 @@ mod tests {
         assert_eq!(for_host("dn/_HOST", "n"), "dn/n");
         assert_eq!(for_host("dn/x_HOST@R", "n"), "dn/x_HOST@R");
         assert_eq!(for_host("_HOST@R", "n"), "_HOST@R");
+        assert_eq!(for_host("x_HOST/_HOST@R", "n"), "x_HOST/n@R");
+        assert_eq!(for_host("dn/_HOST@_HOST/R", "n"), "dn/n@_HOST/R");
+    }
+
+    #[tokio::test]
+    async fn a_principal_without_realm_is_of_the_default_one() {
+        assert_eq!(principal_at("dn/a", LOCAL, "R").await, "dn/a@R");
+        assert_eq!(principal_at("dn/a@S", LOCAL, "R").await, "dn/a@S");
+    }
+
+    #[test]
+    fn patterns_of_java_alone_are_refused() {
+        assert!(usable_pattern("nn/*.b?@R").is_ok());
+        for pattern in ["nn/{a,b}@R", "nn/[ab]@R", "nn/\\*@R"] {
+            let refused = usable_pattern(pattern).unwrap_err();
+            assert!(refused.contains("only * and ?"), "{refused}");
+        }
     }
 
     #[test]

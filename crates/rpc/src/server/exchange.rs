@@ -3,15 +3,16 @@
 //! After the tokens of Kerberos come the layers (RFC 4752): ours wrapped, the caller's choice
 //! wrapped. Each way of authentication is a [`Mechanism`]; this is the only one.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use hayloft_gss::{GssContext, GssCredentials, GssError};
 use hayloft_wire::rpc::{RpcErrorCode, SaslAuth, SaslState};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::fault::{RpcFault, java};
-use crate::security::{BlockedCall, KdcOrCaller, LayerOffer, RpcQuality, Wrapping, off_threads};
+use crate::log_limit::LogLimit;
+use crate::security::{BlockedCall, LayerOffer, OffThreads, RpcQuality, Wrapping, off_threads};
 
 /// How long one step may take: it reads the keytab.
 const STEP_LIMIT: Duration = Duration::from_secs(20);
@@ -136,7 +137,10 @@ impl Exchange {
                 let context = accepting(Arc::clone(&self.security)).await;
                 let context = context.map_err(|error| {
                     // The caller is no one yet: it learns no names of files.
-                    tracing::warn!("callers cannot be authenticated: {error}");
+                    static SAID: LazyLock<LogLimit> = LazyLock::new(LogLimit::default);
+                    if let Some(skipped) = SAID.may_log() {
+                        warn!(skipped, "callers cannot be authenticated: {error}");
+                    }
                     refused("GSS initiate failed")
                 })?;
                 self.tokens(context, token).await
@@ -150,7 +154,7 @@ impl Exchange {
 
     async fn tokens(&mut self, mut context: GssContext, token: &[u8]) -> Result<Stepped, RpcFault> {
         let token = token.to_vec();
-        let accepted = off_threads(KdcOrCaller::Caller, STEP_LIMIT, move || {
+        let accepted = off_threads(OffThreads::Caller, STEP_LIMIT, move || {
             let step = context.step(&token)?;
             Ok((context, step))
         });
@@ -212,7 +216,7 @@ impl Exchange {
 
 /// A context that waits for a caller.
 async fn accepting(security: Arc<RpcServerSecurity>) -> Result<GssContext, BlockedCall> {
-    off_threads(KdcOrCaller::Caller, STEP_LIMIT, move || {
+    off_threads(OffThreads::Caller, STEP_LIMIT, move || {
         let credentials = GssCredentials::accepting(&security.principal, &security.keytab)?;
         GssContext::from_caller(Arc::new(credentials))
     })

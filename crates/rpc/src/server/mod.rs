@@ -86,7 +86,7 @@ pub struct Limits {
     pub calls_per_connection: usize,
     /// Longest frame, in bytes (`ipc.maximum.data.length`).
     pub frame_bytes: usize,
-    /// Bytes of frames above 64 KiB that may be under way in total.
+    /// Bytes of frames above 68 KiB that may be under way in total.
     pub receive_bytes: usize,
     /// Time to finish what was begun.
     pub patience: Duration,

@@ -16,8 +16,10 @@ use super::negotiation::Header;
 use super::{BUDGET_UNIT, Shared};
 use crate::security::Wrapping;
 
-/// Frames up to this size do not draw on the shared budget.
-const SMALL_FRAME: usize = 64 << 10;
+/// What wrapping may add to a frame, bytes.
+const WRAPPING_BYTES: usize = 4 << 10;
+/// Frames up to this size do not draw on the shared budget: 64 KiB, wrapped.
+const SMALL_FRAME: usize = (64 << 10) + WRAPPING_BYTES;
 /// Longest frame of a client that has to prove who it is, before it has, bytes.
 const UNPROVEN_BYTES_MAX: usize = 512 << 10;
 /// Memory grows by at most this much ahead of the bytes that have come.
@@ -29,6 +31,8 @@ const SLOWEST_BYTES_PER_S: usize = 64 << 10;
 /// How long, and for how many bytes, a refused client may go on sending.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 64 << 10;
+/// What is in coming, in messages.
+const FRAME: &str = "a frame";
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum End {
@@ -140,73 +144,138 @@ impl<'a, S> Reader<'a, S> {
         let _over = timeout(LINGER, drained).await;
     }
 
-    /// The next frame without its length, as it was before it was wrapped.
+    /// The next frame without its length, as it was before it was wrapped. Waits for its beginning
+    /// for `silence`, and again as long as the client has calls under way (`busy`).
     pub(super) async fn frame(
         &mut self,
         silence: Duration,
         busy: impl Fn() -> bool,
     ) -> Result<Frame, End> {
-        let Some(wrapping) = self.wrapping.clone() else {
-            return self.outer(silence, busy).await;
-        };
-        let limit = self.limit;
-        // What is collected has a share of the budget as large as what came for it.
-        let mut budget: Option<OwnedSemaphorePermit> = None;
-        loop {
-            if let Some(length) = self.unwrapped.first_chunk::<4>() {
-                let announced = i32::from_be_bytes(*length);
-                let length = acceptable(announced, limit)?;
-                if self.unwrapped.len() - 4 >= length {
-                    self.unwrapped.advance(4);
-                    let bytes = self.unwrapped.split_to(length).freeze();
-                    return Ok(Frame { bytes, budget });
-                }
-            }
-            let frame = self.outer(silence, &busy).await?;
-            let outer = rpc::parse_request(frame.bytes);
-            let token = match outer {
-                Ok(IncomingFrame::Sasl(_, sasl)) if sasl.state == i32::from(SaslState::Wrap) => {
-                    sasl.token
-                }
-                _ => None,
-            };
-            let not_wrapped = || RpcFault::invalid_header("Client is not wrapping data");
-            let token = token.ok_or_else(|| End::Fault(not_wrapped()))?;
-            let plain = wrapping.unwrap(token).await;
-            let plain = plain.map_err(|error| End::Unwrapped(error.to_string()))?;
-            self.unwrapped.extend_from_slice(&plain);
-            match (&mut budget, frame.budget) {
-                (Some(held), Some(more)) => held.merge(more),
-                (held, more) => *held = held.take().or(more),
-            }
+        if let Some(wrapping) = self.wrapping.clone() {
+            return self.wrapped_frame(&wrapping, silence, busy).await;
         }
+        let length = self.announced(silence, busy).await?;
+        let budget = self.budget(length).await?;
+        let bytes = self.rest(length).await?;
+        Ok(Frame { bytes, budget })
     }
 
-    /// Reads one frame without its length. Waits for its beginning for `silence`, and again as long
-    /// as the client has calls under way (`busy`).
-    async fn outer(&mut self, silence: Duration, busy: impl Fn() -> bool) -> Result<Frame, End> {
-        const WHAT: &str = "a frame";
+    /// A frame out of `WRAP` messages. Its share of the budget is taken once and as a whole, and
+    /// nothing is waited for but the client's bytes by who holds one. So a large message has to
+    /// hold one frame, or a part of the frame that was announced: what Hadoop's clients send.
+    async fn wrapped_frame(
+        &mut self,
+        wrapping: &Wrapping,
+        silence: Duration,
+        busy: impl Fn() -> bool,
+    ) -> Result<Frame, End> {
+        let mut budget = None;
+        while self.unwrapped.is_empty() {
+            let length = self.announced(silence, &busy).await?;
+            budget = self.budget(length).await?;
+            let message = self.rest(length).await?;
+            self.unwrap(wrapping, message).await?;
+        }
+        self.unwrap_until(wrapping, 4, SMALL_FRAME).await?;
+        let mut length = [0; 4];
+        length.copy_from_slice(&self.unwrapped.split_to(4));
+        let length = acceptable(i32::from_be_bytes(length), self.limit)?;
+        if budget.is_some() {
+            if self.unwrapped.len() != length {
+                return Err(End::Unwrapped(format!(
+                    "it has more than {SMALL_FRAME} bytes and is not one frame"
+                )));
+            }
+        } else {
+            budget = self.budget(length).await?;
+        }
+        let most = SMALL_FRAME.max(length.saturating_add(WRAPPING_BYTES));
+        self.unwrap_until(wrapping, length, most).await?;
+        let bytes = self.unwrapped.split_to(length).freeze();
+        if length > SMALL_FRAME {
+            // What is left is little, and would keep the memory of all.
+            self.unwrapped = BytesMut::from(&self.unwrapped[..]);
+        }
+        Ok(Frame { bytes, budget })
+    }
+
+    /// Unwraps messages of up to `most` bytes until there are `length` bytes, in the time that a
+    /// frame of this size has.
+    async fn unwrap_until(
+        &mut self,
+        wrapping: &Wrapping,
+        length: usize,
+        most: usize,
+    ) -> Result<(), End> {
+        let limit = self.time_for(length);
+        let unwrapping = async {
+            while self.unwrapped.len() < length {
+                let announced = self.announced(Duration::MAX, || true).await?;
+                let most = SMALL_FRAME.max(most - self.unwrapped.len());
+                if announced > most {
+                    return Err(End::Unwrapped(format!(
+                        "it has {announced} bytes where {most} would do"
+                    )));
+                }
+                let message = self.rest(announced).await?;
+                self.unwrap(wrapping, message).await?;
+            }
+            Ok(())
+        };
+        timeout(limit, unwrapping)
+            .await
+            .map_err(|_| End::Slow(FRAME))?
+    }
+
+    /// Adds what is in a `WRAP` message to what is unwrapped.
+    async fn unwrap(&mut self, wrapping: &Wrapping, message: Bytes) -> Result<(), End> {
+        let token = match rpc::parse_request(message) {
+            Ok(IncomingFrame::Sasl(_, sasl)) if sasl.state == i32::from(SaslState::Wrap) => {
+                sasl.token
+            }
+            _ => None,
+        };
+        let not_wrapped = || RpcFault::invalid_header("Client is not wrapping data");
+        let token = token.ok_or_else(|| End::Fault(not_wrapped()))?;
+        let plain = wrapping.unwrap(token).await;
+        let plain = plain.map_err(|error| End::Unwrapped(error.to_string()))?;
+        self.unwrapped.extend_from_slice(&plain);
+        Ok(())
+    }
+
+    /// Waits for the next length on the socket, and takes it.
+    async fn announced(
+        &mut self,
+        silence: Duration,
+        busy: impl Fn() -> bool,
+    ) -> Result<usize, End> {
         if self.buffer.is_empty() {
             self.wait_for_bytes(silence, busy).await?;
         }
         let patience = self.shared.limits.patience;
-        timeout(patience, self.fill(4, WHAT))
+        timeout(patience, self.fill(4, FRAME))
             .await
-            .map_err(|_| End::Slow(WHAT))??;
-        let announced = self.buffer.get_i32();
-        let limit = self.limit;
-        let length = acceptable(announced, limit)?;
-        let budget = self.budget(length).await?;
-        let deadline = patience + Duration::from_secs((length / SLOWEST_BYTES_PER_S) as u64);
-        timeout(deadline, self.fill(length, WHAT))
+            .map_err(|_| End::Slow(FRAME))??;
+        acceptable(self.buffer.get_i32(), self.limit)
+    }
+
+    /// The bytes after a length.
+    async fn rest(&mut self, length: usize) -> Result<Bytes, End> {
+        timeout(self.time_for(length), self.fill(length, FRAME))
             .await
-            .map_err(|_| End::Slow(WHAT))??;
+            .map_err(|_| End::Slow(FRAME))??;
         let bytes = self.buffer.split_to(length).freeze();
         self.shared.stats.received_bytes.add(4 + length);
         if self.buffer.is_empty() && length > SMALL_FRAME {
             self.buffer = BytesMut::with_capacity(BUFFER);
         }
-        Ok(Frame { bytes, budget })
+        Ok(bytes)
+    }
+
+    /// How long so many bytes may be in coming.
+    fn time_for(&self, length: usize) -> Duration {
+        let pace = (length / SLOWEST_BYTES_PER_S) as u64;
+        self.shared.limits.patience + Duration::from_secs(pace)
     }
 
     async fn wait_for_bytes(

@@ -3,6 +3,7 @@
 mod garbage;
 mod hostile;
 mod secure;
+mod wrapped;
 
 use std::net::SocketAddr;
 use std::time::Duration;
