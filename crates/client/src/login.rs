@@ -2,29 +2,29 @@
 //!
 //! Without Kerberos everything here is `None`, and servers believe what they are told.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use hayloft_conf::{Configuration, Key, keys};
-use hayloft_rpc::security::{for_host, name_of, names_host};
+use hayloft_rpc::security::name_rules::NameRules;
+use hayloft_rpc::security::{
+    default_realm, for_host, in_realm, name_of, names_host, principal_at, usable_pattern,
+};
 use hayloft_rpc::server::RpcServerSecurity;
 use hayloft_rpc::{KerberosLogin, LoginSource, RpcQuality, RpcSecurity, ServerPrincipal};
 
-/// The name for `_HOST` in this process, once [`find_host`] has found it.
+/// The name for `_HOST` of nodes without `dfs.datanode.hostname`, once [`find_host`] has found it.
 static HOST: OnceLock<String> = OnceLock::new();
 
-/// Finds this host's name for `_HOST`: `dfs.datanode.hostname`, else what DNS makes of the
-/// system's name. The first name found counts for the whole process.
-pub async fn find_host(config: &Configuration) {
+/// Finds this host's name for `_HOST`, where it is needed: what DNS makes of the system's name. The
+/// first name found counts for the whole process.
+async fn find_host(config: &Configuration) {
     let wanted = config.get(&keys::DATANODE_PRINCIPAL);
-    if !config.has_kerberos() || !wanted.is_some_and(|principal| names_host(&principal)) {
-        return;
+    let wanted = wanted.is_some_and(|principal| names_host(&principal));
+    if wanted && config.get(&keys::DATANODE_HOSTNAME).is_none() {
+        let _first = HOST.set(canonical(system_host_name()).await);
     }
-    let host = match config.get(&keys::DATANODE_HOSTNAME) {
-        Some(host) => host,
-        None => canonical(system_host_name()).await,
-    };
-    let _first = HOST.set(host);
 }
 
 /// The full name of a host: what its address is called.
@@ -48,16 +48,64 @@ fn system_host_name() -> String {
         .to_owned()
 }
 
-/// The node's principal with its host, if it has Kerberos.
+/// The node's principal with its host and its realm, if it has Kerberos.
 #[must_use]
 pub fn node_principal(config: &Configuration) -> Option<String> {
     let principal = config.get(&keys::DATANODE_PRINCIPAL);
     let principal = principal.filter(|_| config.has_kerberos())?;
-    let host = HOST
-        .get()
-        .cloned()
-        .or_else(|| config.get(&keys::DATANODE_HOSTNAME));
-    Some(for_host(&principal, &host.unwrap_or_else(system_host_name)))
+    // Virtual nodes have names of their own.
+    let host = config.get(&keys::DATANODE_HOSTNAME);
+    let host = host.or_else(|| HOST.get().cloned());
+    let named = for_host(&principal, &host.unwrap_or_else(system_host_name));
+    if named.contains('@') {
+        return Some(named);
+    }
+    // Without one it has refused to start.
+    Some(in_realm(named, &default_realm().unwrap_or_default()))
+}
+
+/// Whether a caller from `address` that proved to be `principal` is the `DataNode` there.
+pub async fn is_datanode(config: &Configuration, principal: &str, address: IpAddr) -> bool {
+    let configured = config.get(&keys::DATANODE_PRINCIPAL);
+    let (Some(configured), Some(own)) = (configured, node_principal(config)) else {
+        return false;
+    };
+    let realm = own.rsplit_once('@').map_or("", |(_, realm)| realm);
+    principal_at(&configured, address.to_canonical(), realm).await == principal
+}
+
+/// The short names of callers (`hadoop.security.auth_to_local`).
+///
+/// # Errors
+/// A rule cannot be used, or krb5.conf names no realm; with what to do.
+pub fn name_rules(config: &Configuration) -> Result<NameRules, String> {
+    rules(config, &default_realm()?)
+}
+
+fn rules(config: &Configuration, realm: &str) -> Result<NameRules, String> {
+    let rules = config.get(&keys::AUTH_TO_LOCAL).unwrap_or_default();
+    let mechanism = config.get(&keys::AUTH_TO_LOCAL_MECHANISM);
+    NameRules::parse(&rules, &mechanism, realm)
+        .map_err(|why| format!("{}: {why}", keys::AUTH_TO_LOCAL.name()))
+}
+
+/// Refuses what no call could be made with, or whose callers would all be refused. No file is
+/// read.
+///
+/// # Errors
+/// Which key is wrong, and how.
+pub fn refuse_unusable(config: &Configuration) -> Result<(), String> {
+    if !config.has_kerberos() {
+        return Ok(());
+    }
+    refuse_unusable_calls(config)?;
+    rules(config, "").map(drop)
+}
+
+fn refuse_unusable_calls(config: &Configuration) -> Result<(), String> {
+    RpcQuality::list(&config.get(&keys::RPC_PROTECTION))?;
+    let pattern = config.get(&keys::NAMENODE_PRINCIPAL_PATTERN);
+    pattern.map_or(Ok(()), |pattern| usable_pattern(&pattern))
 }
 
 fn node_login(config: &Configuration) -> Option<Arc<KerberosLogin>> {
@@ -66,16 +114,17 @@ fn node_login(config: &Configuration) -> Option<Arc<KerberosLogin>> {
     Some(KerberosLogin::from(LoginSource::Keytab { principal, path }))
 }
 
-/// Logs the node in, before it does anything else. Gives back its full principal.
+/// Logs a node in, before it does anything else. Gives back the login, to be kept fresh.
 ///
 /// # Errors
-/// Why it cannot log in, and what to do about it; or a value of `hadoop.rpc.protection` that is
-/// none.
-pub async fn log_node_in(config: &Configuration) -> Result<Option<String>, String> {
+/// Why it cannot log in, and what to do about it; or what [`refuse_unusable`] and [`name_rules`]
+/// refuse.
+pub async fn log_node_in(config: &Configuration) -> Result<Option<Arc<KerberosLogin>>, String> {
     if !config.has_kerberos() {
         return Ok(None);
     }
-    RpcQuality::list(&config.get(&keys::RPC_PROTECTION))?;
+    refuse_unusable(config)?;
+    name_rules(config)?;
     find_host(config).await;
     let login = node_login(config).ok_or_else(|| {
         format!(
@@ -84,14 +133,8 @@ pub async fn log_node_in(config: &Configuration) -> Result<Option<String>, Strin
             keys::DATANODE_KEYTAB.name()
         )
     })?;
-    login.check().await.map(Some)
-}
-
-/// Renews the node's login in time. Ends at once without Kerberos, and never with it.
-pub async fn keep_node_logged_in(config: &Configuration) {
-    if let Some(login) = node_login(config) {
-        login.keep_fresh().await;
-    }
+    login.check().await?;
+    Ok(Some(login))
 }
 
 /// How a node proves to NameNodes who it is.
@@ -117,12 +160,12 @@ pub fn node_to_nodes(config: &Configuration) -> Option<RpcSecurity> {
 /// How a command proves to NameNodes who runs it: with the ticket that `kinit` got.
 ///
 /// # Errors
-/// A value of `hadoop.rpc.protection` that is none.
+/// A value of `hadoop.rpc.protection` that is none, or a pattern that is not served.
 pub fn command_to_namenodes(config: &Configuration) -> Result<Option<RpcSecurity>, String> {
     if !config.has_kerberos() {
         return Ok(None);
     }
-    RpcQuality::list(&config.get(&keys::RPC_PROTECTION))?;
+    refuse_unusable_calls(config)?;
     Ok(Some(of(config, None, NAMENODE)))
 }
 
@@ -214,6 +257,48 @@ mod tests {
         assert_eq!(one.server.principal.as_deref(), Some("nn/_HOST@R"));
         assert_eq!(other.server.principal.as_deref(), Some("dn/_HOST@R"));
         assert_eq!(*one.qualities, [RpcQuality::Privacy, RpcQuality::Integrity]);
+    }
+
+    #[test]
+    fn each_virtual_node_is_named_after_its_own_host() {
+        let _of_the_process = HOST.set("first.example".to_owned());
+        let other = config(&[("dfs.datanode.hostname", "second.example")]);
+        assert_eq!(
+            node_principal(&other).as_deref(),
+            Some("dn/second.example@R")
+        );
+        let without = config(&[("dfs.datanode.hostname", "")]);
+        assert_eq!(
+            node_principal(&without).as_deref(),
+            Some("dn/first.example@R")
+        );
+    }
+
+    #[tokio::test]
+    async fn other_nodes_are_known_by_principal_and_address() {
+        let local = IpAddr::from([127, 0, 0, 1]);
+        let by_host = config(&[]);
+        let here = for_host("dn/_HOST@R", &name_of(local).await);
+        assert!(is_datanode(&by_host, &here, local).await);
+        assert!(!is_datanode(&by_host, "dn/elsewhere@R", local).await);
+        assert!(!is_datanode(&by_host, "ann@R", local).await);
+        let literal = config(&[("dfs.datanode.kerberos.principal", "dn/all@R")]);
+        assert!(is_datanode(&literal, "dn/all@R", local).await);
+    }
+
+    #[test]
+    fn what_would_refuse_all_callers_and_all_servers_is_refused() {
+        assert_eq!(refuse_unusable(&config(&[])), Ok(()));
+        for (key, value) in [
+            ("hadoop.security.auth_to_local", "RULE:[1:$1]s/(?<=a)b//"),
+            ("hadoop.security.auth_to_local.mechanism", "other"),
+            ("hadoop.rpc.protection", "auth"),
+            ("dfs.namenode.kerberos.principal.pattern", "nn/{a,b}@R"),
+        ] {
+            assert!(refuse_unusable(&config(&[(key, value)])).is_err(), "{key}");
+        }
+        let pattern = ("dfs.namenode.kerberos.principal.pattern", "nn/[ab]@R");
+        assert!(command_to_namenodes(&config(&[pattern])).is_err());
     }
 
     #[test]

@@ -31,13 +31,25 @@ impl Configuration {
     fn missing_login(&self) -> Option<String> {
         let missing = [&keys::DATANODE_PRINCIPAL, &keys::DATANODE_KEYTAB]
             .into_iter()
-            .find(|key| self.get(key).is_none())?;
-        Some(format!(
-            "{} is kerberos, but {} is not set: name the node's principal and the keytab that has \
-             its key",
-            keys::SECURITY_AUTHENTICATION.name(),
-            missing.name()
-        ))
+            .find(|key| self.get(key).is_none());
+        let what = if let Some(missing) = missing {
+            format!(
+                "{} is not set: name the node's principal and the keytab that has its key",
+                missing.name()
+            )
+        } else {
+            let namenode = [&keys::NAMENODE_PRINCIPAL, &keys::NAMENODE_PRINCIPAL_PATTERN];
+            if namenode.iter().any(|key| self.get(key).is_some()) {
+                return None;
+            }
+            format!(
+                "{} is not set: the node calls no NameNode whose principal it does not know, as \
+                 nn/_HOST@REALM",
+                keys::NAMENODE_PRINCIPAL.name()
+            )
+        };
+        let authentication = keys::SECURITY_AUTHENTICATION.name();
+        Some(format!("{authentication} is kerberos, but {what}"))
     }
 
     /// Apache's rules: block tokens; and ports that only root can open, or SASL on the data port
@@ -84,10 +96,11 @@ impl Configuration {
 mod tests {
     use super::*;
 
-    const SECURE: [(&str, &str); 6] = [
+    const SECURE: [(&str, &str); 7] = [
         ("hadoop.security.authentication", "Kerberos"),
         ("dfs.datanode.kerberos.principal", "dn/_HOST@R"),
         ("dfs.datanode.keytab.file", "/etc/dn.keytab"),
+        ("dfs.namenode.kerberos.principal", "nn/_HOST@R"),
         ("dfs.block.access.token.enable", "true"),
         ("dfs.datanode.address", "0.0.0.0:1004"),
         ("dfs.datanode.http.address", "0.0.0.0:1006"),
@@ -106,11 +119,19 @@ mod tests {
     #[test]
     fn what_apache_demands_is_demanded() {
         assert_eq!(with(&[]), Ok(()));
+        let pattern = ("dfs.namenode.kerberos.principal.pattern", "nn/*@R");
+        let none = ("dfs.namenode.kerberos.principal", "");
+        assert_eq!(with(&[none, pattern]), Ok(()));
         for (key, value, told) in [
             (
                 "dfs.datanode.keytab.file",
                 "",
                 "dfs.datanode.keytab.file is not set",
+            ),
+            (
+                "dfs.namenode.kerberos.principal",
+                "",
+                "dfs.namenode.kerberos.principal is not set",
             ),
             (
                 "dfs.datanode.kerberos.principal",

@@ -4,7 +4,9 @@ use super::keys;
 
 keys! {
     SECURITY_AUTHENTICATION: String = ("hadoop.security.authentication", "simple",
-        "`simple` believes what callers say; `kerberos` has both sides prove who they are.");
+        "`simple` believes what callers say; `kerberos` has \
+         both sides prove who they are. Callers of the RPC port need a ticket: none is heard with \
+         a block token alone, as tasks of YARN without tickets have.");
     RPC_PROTECTION: String = ("hadoop.rpc.protection", "authentication",
         "With Kerberos, what protects RPC: `authentication`, `integrity` or `privacy`, or several \
          with commas, the most wanted first.");
@@ -22,7 +24,7 @@ keys! {
         .aliases(&["dfs.namenode.user.name.key"]);
     NAMENODE_PRINCIPAL_PATTERN: Option<String> = ("dfs.namenode.kerberos.principal.pattern", "",
         "A pattern with * and ? that the NameNode's principal has to be like, instead of \
-         dfs.namenode.kerberos.principal.");
+         dfs.namenode.kerberos.principal. Without a realm in it, krb5.conf's default one counts.");
     IGNORE_SECURE_PORTS: bool = ("ignore.secure.ports.for.testing", "false",
         "With Kerberos, whether the node may use ports that any user could have taken. For \
          clusters that hold nothing of worth.");

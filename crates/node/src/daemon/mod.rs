@@ -46,6 +46,7 @@ use crate::store_config::{self, write_memory};
 use crate::xceiver::{Settings, XceiverShared};
 use hayloft_client::login;
 use hayloft_conf::{Configuration, NodeName, SharedConfig, VirtualNode};
+use hayloft_rpc::KerberosLogin;
 
 /// How long the look at the directories may take.
 const LOOK: Duration = Duration::from_secs(10);
@@ -81,10 +82,7 @@ pub async fn run(
         warn!("{line}");
     }
     // Before anything is locked: a node that cannot say who it is serves no client.
-    let principal = login::log_node_in(&current).await;
-    if principal.map_err(StartError::Kerberos)?.is_some() {
-        stay_logged_in(current.clone(), shutdown.clone());
-    }
+    log_in(&current, &nodes, &shutdown).await?;
     let machinery = machinery(&current, &nodes);
     let planned = planned(config, nodes);
     let opened = open_all(planned, &machinery, &shutdown).await?;
@@ -118,14 +116,37 @@ pub async fn run(
     verdict(outcomes.await, &shutdown)
 }
 
-/// Has the login renewed until the process stops.
-fn stay_logged_in(config: Arc<Configuration>, shutdown: CancellationToken) {
+/// Logs the node in, or each virtual one.
+async fn log_in(
+    config: &Configuration,
+    nodes: &[VirtualNode],
+    shutdown: &CancellationToken,
+) -> Result<(), StartError> {
+    let alone = nodes.is_empty().then_some(config);
+    let mut logins: Vec<Arc<KerberosLogin>> = Vec::new();
+    for config in alone
+        .into_iter()
+        .chain(nodes.iter().map(|node| &node.config))
+    {
+        let login = login::log_node_in(config).await;
+        if let Some(login) = login.map_err(StartError::Kerberos)?
+            && !logins.iter().any(|known| Arc::ptr_eq(known, &login))
+        {
+            stay_logged_in(Arc::clone(&login), shutdown.clone());
+            logins.push(login);
+        }
+    }
+    Ok(())
+}
+
+/// Has a login renewed until the process stops.
+fn stay_logged_in(login: Arc<KerberosLogin>, shutdown: CancellationToken) {
     let stop = shutdown.clone().cancelled_owned();
     let renewing = unbroken("login with Kerberos", stop, move || {
-        let (config, stop) = (Arc::clone(&config), shutdown.clone());
+        let (login, stop) = (Arc::clone(&login), shutdown.clone());
         async move {
             tokio::select! {
-                () = login::keep_node_logged_in(&config) => {}
+                () = login.keep_fresh() => {}
                 () = stop.cancelled() => {}
             }
         }

@@ -20,7 +20,7 @@ use hayloft_io::locks::lock;
 use hayloft_rpc::current_user;
 use hayloft_rpc::security::name_rules::NameRules;
 use hayloft_rpc::server::Caller;
-use hayloft_rpc::server::fault::RpcFault;
+use hayloft_rpc::server::fault::{RpcFault, java};
 
 /// Users whose groups are kept.
 const GROUPS_KEPT: usize = 1024;
@@ -31,8 +31,8 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Users {
     config: SharedConfig,
-    /// The user of this process, or with Kerberos the short name of its principal; it may do
-    /// everything.
+    /// The user of this process, or with Kerberos its full principal; it may do everything. As in
+    /// Apache's node, other nodes' principals of the same short name may not.
     node_user: String,
     names: ShortNames,
     groups: Mutex<HashMap<String, (Instant, Vec<String>)>>,
@@ -42,19 +42,11 @@ pub(super) struct Users {
 
 impl Users {
     pub(super) fn new(config: SharedConfig) -> Self {
-        let names = ShortNames::new(&config.current());
-        let principal = login::node_principal(&config.current());
-        let node_user = principal.map_or_else(current_user, |principal| {
-            let named = names.of(&principal);
-            named.unwrap_or_else(|why| {
-                warn!("the node's own principal has no short name: {why}");
-                principal
-            })
-        });
+        let current = config.current();
         Self {
+            node_user: login::node_principal(&current).unwrap_or_else(current_user),
+            names: ShortNames::new(&current),
             config,
-            node_user,
-            names,
             groups: Mutex::default(),
             lookup: Semaphore::new(1),
         }
@@ -74,7 +66,11 @@ impl Users {
         let Some(user) = user else {
             return Err(RpcFault::access_denied("Permission denied."));
         };
-        if caller.user.as_ref() == Some(&self.node_user) || user == self.node_user {
+        let named = match &self.names {
+            ShortNames::Cut => Some(&user),
+            ShortNames::Rules(_) => caller.user.as_ref(),
+        };
+        if named == Some(&self.node_user) {
             return Ok(());
         }
         let supergroup = config.get(&keys::SUPERUSER_GROUP);
@@ -83,6 +79,28 @@ impl Users {
         }
         debug!(user, supergroup, "an administrative call was refused");
         Err(RpcFault::access_denied("Permission denied."))
+    }
+
+    /// With Kerberos, replicas are recovered by other `DataNodes` alone. Apache's node checks that
+    /// with `hadoop.security.authorization` only, which is not served here.
+    pub(super) async fn require_datanode(&self, caller: &Caller) -> Result<(), RpcFault> {
+        if let ShortNames::Cut = self.names {
+            return Ok(());
+        }
+        let user = caller.user.as_deref().unwrap_or_default();
+        let address = caller.address.ip();
+        let config = self.config.current();
+        if caller.real_user.is_none() && login::is_datanode(&config, user, address).await {
+            return Ok(());
+        }
+        Err(RpcFault::application(
+            java::AUTHORIZATION,
+            format!(
+                "User {user} at {address} is not authorized for InterDatanodeProtocol: this \
+                 service is only accessible by {}",
+                config.get(&keys::DATANODE_PRINCIPAL).unwrap_or_default()
+            ),
+        ))
     }
 
     /// The short name of a caller's user; `None` when it has none.
@@ -176,29 +194,16 @@ impl Users {
 enum ShortNames {
     /// By what comes before `/` and `@`.
     Cut,
-    /// By rules; an error says why there are none, and no caller has a name.
+    /// By rules. The start has refused unusable ones; with an error no caller has a name.
     Rules(Result<NameRules, String>),
 }
 
 impl ShortNames {
-    fn of_config(config: &Configuration, realm: &str) -> Result<NameRules, String> {
-        let rules = config.get(&keys::AUTH_TO_LOCAL).unwrap_or_default();
-        NameRules::parse(&rules, &config.get(&keys::AUTH_TO_LOCAL_MECHANISM), realm)
-    }
-
     fn new(config: &Configuration) -> Self {
         if !config.has_kerberos() {
             return Self::Cut;
         }
-        let realm = hayloft_rpc::security::default_realm();
-        let rules = realm.and_then(|realm| Self::of_config(config, &realm));
-        if let Err(why) = &rules {
-            warn!(
-                "{}: {why}; every caller is refused",
-                keys::AUTH_TO_LOCAL.name()
-            );
-        }
-        Self::Rules(rules)
+        Self::Rules(login::name_rules(config))
     }
 
     fn of(&self, user: &str) -> Result<String, String> {
@@ -317,6 +322,56 @@ mod tests {
             ..caller("x", None)
         };
         assert!(users.require_superuser(&unnamed).await.is_err());
+    }
+
+    /// What a node `dn/here@R` makes of callers that proved who they are.
+    fn secure_users() -> Users {
+        let rules = NameRules::parse("DEFAULT", "hadoop", "R").expect("rules");
+        Users {
+            node_user: "dn/here@R".to_owned(),
+            names: ShortNames::Rules(Ok(rules)),
+            ..users(&[
+                ("hadoop.security.authentication", "kerberos"),
+                ("dfs.datanode.kerberos.principal", "dn/here@R"),
+                ("dfs.permissions.superusergroup", "admins"),
+                (keys::STATIC_GROUPS.name(), "ann=admins;dn=users;bob=users"),
+            ])
+        }
+    }
+
+    #[tokio::test]
+    async fn the_key_of_another_node_administers_nothing() {
+        let users = secure_users();
+        for (user, may) in [
+            ("dn/here@R", true),
+            ("ann@R", true),
+            ("dn/other@R", false),
+            ("dn@R", false),
+            ("dn", false),
+            ("dn/here@ELSEWHERE", false),
+        ] {
+            let heard = users.require_superuser(&caller(user, None)).await;
+            assert_eq!(heard.is_ok(), may, "{user}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nodes_alone_recover_replicas() {
+        let users = secure_users();
+        assert!(
+            users
+                .require_datanode(&caller("dn/here@R", None))
+                .await
+                .is_ok()
+        );
+        for other in [
+            caller("ann@R", None),
+            caller("dn/other@R", None),
+            caller("dn/here@R", Some("gate@R")),
+        ] {
+            let refused = users.require_datanode(&other).await.unwrap_err();
+            assert_eq!(refused.class, java::AUTHORIZATION);
+        }
     }
 
     #[tokio::test]

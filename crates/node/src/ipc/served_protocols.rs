@@ -42,7 +42,9 @@ impl Service for Context {
             names::CLIENT_DATANODE_PROTOCOL => {
                 client_datanode::call(self, &call.caller, method, request).await
             }
-            names::INTER_DATANODE_PROTOCOL => inter_datanode::call(self, method, request).await,
+            names::INTER_DATANODE_PROTOCOL => {
+                inter_datanode::call(self, &call.caller, method, request).await
+            }
             _ => reconfiguration_protocol::call(self, &call.caller, method, request).await,
         }
     }
