@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 
 use super::RpcError;
 use super::connection_tasks::{Shared, read_frame};
+use crate::log_limit::words;
 use crate::security::{
     BlockedCall, LayerOffer, OffThreads, RpcQuality, RpcSecurity, Wrapping, off_threads,
 };
@@ -203,7 +204,7 @@ fn offered(shared: &Shared, message: RpcSasl) -> Result<SaslAuth, RpcError> {
     let offers = if methods.is_empty() {
         "nothing".to_owned()
     } else {
-        methods.join(", ")
+        words(&methods.join(", "))
     };
     Err(refused(
         shared,
@@ -246,10 +247,10 @@ async fn receive(
     let id = response.call_id();
     let body = response.outcome.map_err(|error| {
         security.login.doubt();
-        let line = error.message.lines().next().unwrap_or_default();
+        let line = words(error.message.lines().next().unwrap_or_default());
         refused(
             shared,
-            format!("it refuses with {}: {line}", error.class_name),
+            format!("it refuses with {}: {line}", words(&error.class_name)),
         )
     })?;
     if id != CALL_SASL {
@@ -270,8 +271,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::client::connection_tasks::tests::shared;
-    use crate::client::tests::refusal;
+    use crate::client::tests::{refusal, shared};
     use crate::{KerberosLogin, LoginSource, ServerPrincipal};
 
     #[tokio::test]

@@ -268,28 +268,10 @@ fn deliver(shared: &Shared, frame: Bytes) -> Result<(), RpcError> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use hayloft_wire::rpc::SaslState;
-
+mod tests {
     use super::*;
-    use crate::client::tests::refusal;
-    use crate::security::Plain;
-
-    /// What a connection to `peer` shares.
-    pub(in crate::client) fn shared(peer: SocketAddr) -> Shared {
-        Shared {
-            address: "test".to_owned(),
-            peer,
-            client_id: [7; CLIENT_ID_BYTES],
-            options: RpcOptions::default(),
-            next_call_id: AtomicI32::new(0),
-            pending: Mutex::new(Ok(HashMap::new())),
-            calls: Semaphore::new(1),
-            started: Instant::now(),
-            heard_ms: AtomicU64::new(0),
-            closed: CancellationToken::new(),
-        }
-    }
+    use crate::client::tests::{refusal, shared};
+    use crate::security::tests::Plain;
 
     #[tokio::test]
     async fn nothing_in_clear_is_believed_where_wrapped_frames_were_agreed() {

@@ -14,6 +14,8 @@ mod off_threads;
 mod quality;
 mod renewal;
 mod server_principal;
+#[cfg(test)]
+pub(crate) mod tests;
 mod wrapping;
 
 pub use login::{KerberosLogin, LoginSource};
@@ -24,8 +26,6 @@ pub use server_principal::{
 
 pub(crate) use off_threads::{BlockedCall, OffThreads, off_threads};
 pub(crate) use wrapping::Wrapping;
-#[cfg(test)]
-pub(crate) use wrapping::tests::Plain;
 
 use std::sync::Arc;
 

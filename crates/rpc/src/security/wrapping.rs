@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use super::quality::{RpcQuality, WRAPPED_MAX};
 
 /// Larger pieces are wrapped and unwrapped on a thread that may block.
-const INLINE_BYTES: usize = 256 << 10;
+pub(super) const INLINE_BYTES: usize = 256 << 10;
 /// Least that a peer has to take in one message, bytes: a smaller size would multiply what is sent.
 const PEER_MIN: u32 = 4 << 10;
 
@@ -147,33 +147,11 @@ fn usable_size(peer_max: u32) -> Result<u32, GssError> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    /// Wraps nothing, and takes a while for large messages.
-    pub(crate) struct Plain(pub(crate) Duration);
-
-    impl Plain {
-        /// A wrapping by it, with messages of at most `plain_max` bytes.
-        pub(crate) fn wrapping(plain_max: usize) -> Arc<Wrapping> {
-            Wrapping::with(Self(Duration::ZERO), true, plain_max)
-        }
-    }
-
-    impl Layer for Plain {
-        fn wrap(&mut self, data: &[u8], _secret: bool) -> Result<Vec<u8>, GssError> {
-            if data.len() > INLINE_BYTES {
-                std::thread::sleep(self.0);
-            }
-            Ok(data.to_vec())
-        }
-
-        fn unwrap(&mut self, data: &[u8]) -> Result<(Vec<u8>, bool), GssError> {
-            Ok((data.to_vec(), true))
-        }
-    }
+    use crate::security::tests::Plain;
 
     #[tokio::test]
     async fn a_large_answer_holds_up_no_async_thread() {

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use hayloft_wire::rpc::{self, RpcSasl};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::exchange::{Exchange, Proven};
+use super::exchange::{Exchange, NotBelieved, Proven};
 use super::fault::RpcFault;
 use super::negotiation::{Action, Header, Session};
-use super::received_frames::{End, Reader};
+use super::received_frames::{End, Frame, Reader};
 use super::run_calls::{Outgoing, start_call, write_answers};
 use super::{Service, Shared, response_frames};
 use crate::log_limit::LogLimit;
@@ -51,7 +51,7 @@ pub(super) async fn run<S: Service>(
         // The writer ends by itself; waiting keeps this connection counted until then.
         let _joined = writer.await;
     }
-    if matches!(end, End::Refused(_) | End::Fault(_)) {
+    if matches!(end, End::Refused(_) | End::Fault(_) | End::NotBelieved(_)) {
         reader.linger().await;
     }
 }
@@ -67,7 +67,11 @@ fn log_end(end: &End, address: SocketAddr, log_limit: &LogLimit) {
                 info!(%address, skipped, reason = %end, "RPC connection lost");
             }
         }
-        End::FrameLength { .. } | End::Refused(_) | End::Fault(_) | End::Unwrapped(_) => {
+        End::FrameLength { .. }
+        | End::Refused(_)
+        | End::Fault(_)
+        | End::NotBelieved(_)
+        | End::Unwrapped(_) => {
             if let Some(skipped) = log_limit.may_log() {
                 warn!(%address, skipped, reason = %end, "RPC connection refused");
             }
@@ -101,17 +105,13 @@ async fn serve<S: Service>(
     if security.is_some() {
         reader.distrust();
     }
+    let known_by = Instant::now() + 3 * shared.limits.patience;
+    let unknown_until = |session: &Session| (!session.established()).then_some(known_by);
     let mut exchange = None;
     let mut wrapping: Option<Arc<Wrapping>> = None;
     let in_flight = Arc::new(Semaphore::new(shared.limits.calls_per_connection));
     loop {
-        let silence = if session.established() {
-            shared.idle_limit()
-        } else {
-            shared.limits.patience
-        };
-        let busy = || in_flight.available_permits() < shared.limits.calls_per_connection;
-        let frame = reader.frame(silence, busy).await?;
+        let frame = next_frame(shared, reader, &in_flight, unknown_until(&session)).await?;
         let action = match session.on_frame(frame.bytes) {
             Action::Authorize(caller) => match shared.service.authorize(&caller).await {
                 Ok(()) => {
@@ -164,6 +164,22 @@ async fn serve<S: Service>(
     }
 }
 
+/// The next frame. A client of whom nothing is known has to have said who it is by `unknown_until`:
+/// pings do not help it.
+async fn next_frame<S: Service>(
+    shared: &Shared<S>,
+    reader: &mut Reader<'_, S>,
+    in_flight: &Semaphore,
+    unknown_until: Option<Instant>,
+) -> Result<Frame, End> {
+    let Some(until) = unknown_until else {
+        let busy = || in_flight.available_permits() < shared.limits.calls_per_connection;
+        return reader.frame(shared.idle_limit(), busy).await;
+    };
+    let frame = timeout_at(until, reader.frame(shared.limits.patience, || false)).await;
+    frame.map_err(|_| End::Slow("saying who it is"))?
+}
+
 /// Takes in a client's token, and answers it. Gives back who it is, once that is proved.
 async fn one_step<S: Service>(
     shared: &Arc<Shared<S>>,
@@ -187,11 +203,11 @@ async fn one_step<S: Service>(
             send(answers, rpc::encode_sasl_response(&message)).await?;
             Ok(stepped.proven)
         }
-        Err(fault) => {
+        Err(NotBelieved { fault, reason }) => {
             shared.stats.refused.add(1);
             let call = response_frames::out_of_band(rpc::CALL_SASL);
             send(answers, response_frames::failure(&call, &fault)).await?;
-            Err(End::Fault(fault))
+            Err(End::NotBelieved(reason))
         }
     }
 }

@@ -3,15 +3,13 @@
 //! After the tokens of Kerberos come the layers (RFC 4752): ours wrapped, the caller's choice
 //! wrapped. Each way of authentication is a [`Mechanism`]; this is the only one.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_gss::{GssContext, GssCredentials, GssError};
 use hayloft_wire::rpc::{RpcErrorCode, SaslAuth, SaslState};
-use tracing::{debug, warn};
 
 use super::fault::{RpcFault, java};
-use crate::log_limit::LogLimit;
 use crate::security::{BlockedCall, LayerOffer, OffThreads, RpcQuality, Wrapping, off_threads};
 
 /// How long one step may take: it reads the keytab.
@@ -80,6 +78,13 @@ impl std::fmt::Debug for Proven {
     }
 }
 
+/// Why a caller is not believed: it hears the fault, and the log has the reason.
+#[derive(Debug)]
+pub(super) struct NotBelieved {
+    pub(super) fault: RpcFault,
+    pub(super) reason: String,
+}
+
 /// What a step gave.
 #[derive(Debug)]
 pub(super) struct Stepped {
@@ -127,7 +132,7 @@ impl Exchange {
     }
 
     /// Takes in a caller's token.
-    pub(super) async fn step(&mut self, token: &[u8]) -> Result<Stepped, RpcFault> {
+    pub(super) async fn step(&mut self, token: &[u8]) -> Result<Stepped, NotBelieved> {
         self.steps += 1;
         if self.steps > STEPS_MAX || token.len() > TOKEN_BYTES_MAX {
             return Err(refused("the exchange is too long"));
@@ -135,14 +140,8 @@ impl Exchange {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Begun => {
                 let context = accepting(Arc::clone(&self.security)).await;
-                let context = context.map_err(|error| {
-                    // The caller is no one yet: it learns no names of files.
-                    static SAID: LazyLock<LogLimit> = LazyLock::new(LogLimit::default);
-                    if let Some(skipped) = SAID.may_log() {
-                        warn!(skipped, "callers cannot be authenticated: {error}");
-                    }
-                    refused("GSS initiate failed")
-                })?;
+                // The caller is no one yet: it learns no names of files.
+                let context = context.map_err(|error| because("GSS initiate failed", error))?;
                 self.tokens(context, token).await
             }
             Stage::Tokens(context) => self.tokens(context, token).await,
@@ -152,16 +151,18 @@ impl Exchange {
         }
     }
 
-    async fn tokens(&mut self, mut context: GssContext, token: &[u8]) -> Result<Stepped, RpcFault> {
+    async fn tokens(
+        &mut self,
+        mut context: GssContext,
+        token: &[u8],
+    ) -> Result<Stepped, NotBelieved> {
         let token = token.to_vec();
         let accepted = off_threads(OffThreads::Caller, STEP_LIMIT, move || {
             let step = context.step(&token)?;
             Ok((context, step))
         });
-        let (context, step) = accepted.await.map_err(|error| {
-            debug!(%error, "a caller is not believed");
-            refused("GSS initiate failed")
-        })?;
+        let accepted = accepted.await;
+        let (context, step) = accepted.map_err(|error| because("GSS initiate failed", error))?;
         if step.complete && step.token.is_empty() {
             return self.offer(context);
         }
@@ -174,18 +175,16 @@ impl Exchange {
     }
 
     /// Says which layers there are.
-    fn offer(&mut self, mut context: GssContext) -> Result<Stepped, RpcFault> {
+    fn offer(&mut self, mut context: GssContext) -> Result<Stepped, NotBelieved> {
         let offer = LayerOffer::of(&self.security.qualities).encode();
-        let wrapped = context
-            .wrap(&offer, false)
-            .map_err(|error| broken(&error))?;
+        let wrapped = context.wrap(&offer, false).map_err(no_layer)?;
         self.stage = Stage::Choice(context);
         Ok(challenge(wrapped))
     }
 
     /// Takes the caller's choice.
-    fn choice(&mut self, mut context: GssContext, token: &[u8]) -> Result<Stepped, RpcFault> {
-        let (plain, _) = context.unwrap(token).map_err(|error| broken(&error))?;
+    fn choice(&mut self, mut context: GssContext, token: &[u8]) -> Result<Stepped, NotBelieved> {
+        let (plain, _) = context.unwrap(token).map_err(no_layer)?;
         let (choice, acts_as) =
             LayerOffer::decode(&plain).ok_or_else(|| refused("no layer was chosen"))?;
         let chosen = self
@@ -201,7 +200,7 @@ impl Exchange {
             return Err(refused("the caller wants to act as someone else"));
         }
         let wrapping = Wrapping::new(context, quality, choice.size);
-        let wrapping = wrapping.map_err(|error| broken(&error))?;
+        let wrapping = wrapping.map_err(no_layer)?;
         let proven = Proven {
             principal,
             wrapping,
@@ -231,11 +230,42 @@ fn challenge(token: Vec<u8>) -> Stepped {
     }
 }
 
-fn broken(error: &GssError) -> RpcFault {
-    debug!(%error, "a caller's layers cannot be agreed on");
-    refused("Problem with the negotiation of layers")
+fn no_layer(error: GssError) -> NotBelieved {
+    because("Problem with the negotiation of layers", error)
 }
 
-fn refused(why: &str) -> RpcFault {
-    RpcFault::fatal(RpcErrorCode::FatalUnauthorized, java::SASL, why)
+fn refused(why: &str) -> NotBelieved {
+    because(why, why)
+}
+
+fn because(told: &str, reason: impl ToString) -> NotBelieved {
+    NotBelieved {
+        fault: RpcFault::fatal(RpcErrorCode::FatalUnauthorized, java::SASL, told),
+        reason: reason.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_log_says_why_a_caller_is_not_believed_and_the_caller_does_not_hear_it() {
+        let security = RpcServerSecurity {
+            principal: "dn/host.example@REALM".to_owned(),
+            keytab: "/no/such/keytab".into(),
+            qualities: [RpcQuality::Privacy].into(),
+        };
+        let mut exchange = Exchange::new(Arc::new(security));
+        let refused = exchange.step(b"token").await.expect_err("no keytab");
+        assert_eq!(refused.fault.message, "GSS initiate failed");
+        // On a host without Kerberos, that it has none.
+        let known = ["/no/such/keytab", "libgssapi"];
+        assert!(
+            known.iter().any(|what| refused.reason.contains(what)),
+            "{refused:?}"
+        );
+        let over = exchange.step(b"token").await.expect_err("it is over");
+        assert_eq!(over.reason, "the exchange is over");
+    }
 }

@@ -14,6 +14,7 @@ use hayloft_wire::rpc::{
 use super::exchange::{Proven, RpcServerSecurity};
 use super::fault::{RpcFault, java};
 use super::response_frames;
+use crate::log_limit::words;
 use hayloft_wire::proto::rpc::UserInformation;
 
 /// Auth byte of the header: the context follows at once.
@@ -239,6 +240,11 @@ impl Session {
                 "Client already attempted negotiation",
             )),
             Ok(SaslState::Negotiate) => Ok(self.negotiate()),
+            // Each exchange reads the keytab, and its steps are counted.
+            Ok(SaslState::Initiate) if self.exchanging => Err(unauthorized(
+                java::SASL,
+                "Client has begun an exchange already",
+            )),
             Ok(SaslState::Initiate) => self.initiate(message),
             Ok(SaslState::Response) if self.exchanging => exchange(false, message.token),
             Ok(SaslState::Wrap) => Err(RpcFault::invalid_header("Server is not wrapping data")),
@@ -268,7 +274,7 @@ impl Session {
             [auth] if self.negotiate_sent => {
                 let security = self.security.as_ref();
                 let available = security.map_or("[SIMPLE]".to_owned(), |s| s.available());
-                Err(not_enabled(&auth.method, &available))
+                Err(not_enabled(&words(&auth.method), &available))
             }
             // A guess of the client that does not fit: tell it what there is.
             [_] => Ok(self.negotiate()),

@@ -57,6 +57,8 @@ pub(super) enum End {
     Refused(Header),
     #[error("{0}")]
     Fault(RpcFault),
+    #[error("the client is not believed: {0}")]
+    NotBelieved(String),
     #[error("a wrapped frame of the client is not accepted: {0}")]
     Unwrapped(String),
     #[error("the client does not take its answers")]

@@ -9,6 +9,22 @@ use crate::security::RpcQuality;
 use crate::server::RpcServerSecurity;
 use crate::server::negotiation::{Action, Header, Session};
 
+/// What takes the offer of a server with Kerberos.
+fn initiate() -> Bytes {
+    let offer = SaslAuth {
+        method: "KERBEROS".to_owned(),
+        mechanism: "GSSAPI".to_owned(),
+        protocol: Some("dn".to_owned()),
+        server_id: Some("host".to_owned()),
+        challenge: None,
+    };
+    let message = RpcSasl {
+        auths: vec![offer],
+        ..RpcSasl::step(SaslState::Initiate, &b"token"[..])
+    };
+    hayloft_wire::rpc::encode_sasl_request(&message)
+}
+
 fn any_frame() -> impl Strategy<Value = Bytes> {
     let sensible = prop_oneof![
         Just(context(Some("a"), None)),
@@ -16,6 +32,7 @@ fn any_frame() -> impl Strategy<Value = Bytes> {
         Just(sasl(SaslState::Negotiate, None)),
         Just(sasl(SaslState::Initiate, Some("SIMPLE"))),
         Just(sasl(SaslState::Response, Some("TOKEN"))),
+        Just(initiate()),
     ]
     .prop_map(|frame| frame.slice(4..));
     let broken = (sensible.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::security::RpcQuality;
 use crate::server::RpcServerSecurity;
+use crate::server::exchange::Proven;
 use crate::server::negotiation::{Action, Session};
 
 /// A session whose callers have to prove who they are; `announced`: it began with SASL.
@@ -41,6 +42,49 @@ fn offers(session: &mut Session) -> Vec<SaslAuth> {
         .auths
 }
 
+fn proven() -> Proven {
+    Proven {
+        principal: "gate@REALM".to_owned(),
+        wrapping: None,
+    }
+}
+
+#[test]
+fn the_context_comes_after_the_proof_and_once() {
+    let mut session = session(true);
+    session.prove(proven());
+    let early = session.on_frame(frame(call(1, "test.Protocol", "echo", b"x")));
+    assert!(refusal(early).contains("context not established"));
+    let again = session.on_frame(frame(sasl(SaslState::Negotiate, None)));
+    assert!(refusal(again).contains("not requested by client"));
+    let Action::Authorize(caller) = session.on_frame(frame(context(None, None))) else {
+        panic!("a context is expected");
+    };
+    session.admit(caller);
+    let second = session.on_frame(frame(context(Some("hdfs"), None)));
+    assert!(refusal(second).contains("already processed"));
+}
+
+#[test]
+fn who_proved_to_be_someone_acts_for_another_in_its_own_name() {
+    for (effective, real, user, real_user) in [
+        (None, None, "gate@REALM", None),
+        (Some("gate@REALM"), None, "gate@REALM", None),
+        (Some("ann"), None, "ann", Some("gate@REALM")),
+        // Whoever the client says it really is.
+        (Some("ann"), Some("hdfs"), "ann", Some("gate@REALM")),
+        (None, Some("hdfs"), "gate@REALM", None),
+    ] {
+        let mut session = session(true);
+        session.prove(proven());
+        let Action::Authorize(caller) = session.on_frame(frame(context(effective, real))) else {
+            panic!("a context is expected");
+        };
+        let named = (caller.user.as_deref(), caller.real_user.as_deref());
+        assert_eq!(named, (Some(user), real_user), "{effective:?} {real:?}");
+    }
+}
+
 fn refusal(action: Action) -> String {
     match action {
         Action::Close(_, fault) => fault.to_string(),
@@ -72,6 +116,8 @@ fn kerberos_is_offered_and_has_to_be_taken_as_it_is() {
     let exchange = session.on_frame(initiate(vec![offer.clone()]));
     let begun = matches!(exchange, Action::Exchange { anew: true, .. });
     assert!(begun, "{exchange:?}");
+    let again = session.on_frame(initiate(vec![offer.clone()]));
+    assert!(refusal(again).contains("begun an exchange already"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use hayloft_wire::rpc::encode_sasl_request;
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::security::Plain;
+use crate::security::tests::Plain;
 use crate::server::Shared;
 use crate::server::received_frames::{End, Reader};
 
