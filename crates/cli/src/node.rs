@@ -46,9 +46,7 @@ fn usable(config: &Configuration) -> Result<(), CliError> {
     config.refuse_half_secure()?;
     let correct = |why| CliError::new(why, "core-site.xml", "correct it");
     login::refuse_unusable(config).map_err(correct)?;
-    for node in config.virtual_nodes()? {
-        node.config.refuse_half_secure()?;
-    }
+    config.virtual_nodes()?;
     hayloft_conf::namenodes(config)?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use hayloft_conf::{Configuration, Key, keys};
 use hayloft_rpc::security::name_rules::NameRules;
@@ -13,6 +14,10 @@ use hayloft_rpc::security::{
 };
 use hayloft_rpc::server::RpcServerSecurity;
 use hayloft_rpc::{KerberosLogin, LoginSource, RpcQuality, RpcSecurity, ServerPrincipal};
+use tokio::time::timeout;
+
+/// How long a name server may take.
+const RESOLVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The name for `_HOST` of nodes without `dfs.datanode.hostname`, once [`find_host`] has found it.
 static HOST: OnceLock<String> = OnceLock::new();
@@ -29,8 +34,11 @@ async fn find_host(config: &Configuration) {
 
 /// The full name of a host: what its address is called.
 async fn canonical(name: String) -> String {
-    let found = tokio::net::lookup_host((name.as_str(), 0)).await;
-    let address = found.ok().and_then(|mut found| found.next());
+    let found = tokio::net::lookup_host((name.as_str(), 0));
+    let found = timeout(RESOLVED_WITHIN, found).await.ok();
+    let address = found
+        .and_then(Result::ok)
+        .and_then(|mut found| found.next());
     let Some(address) = address.map(|address| address.ip()) else {
         return name;
     };
@@ -104,8 +112,17 @@ pub fn refuse_unusable(config: &Configuration) -> Result<(), String> {
 
 fn refuse_unusable_calls(config: &Configuration) -> Result<(), String> {
     RpcQuality::list(&config.get(&keys::RPC_PROTECTION))?;
-    let pattern = config.get(&keys::NAMENODE_PRINCIPAL_PATTERN);
-    pattern.map_or(Ok(()), |pattern| usable_pattern(&pattern))
+    let (principal, pattern) = NAMENODE;
+    match pattern.and_then(|key| config.get(key)) {
+        Some(pattern) => usable_pattern(&pattern),
+        None if config.get(principal).is_some() => Ok(()),
+        None => Err(format!(
+            "{} is kerberos, but {} is not set: no NameNode is called whose principal is not \
+             known, as nn/_HOST@REALM",
+            keys::SECURITY_AUTHENTICATION.name(),
+            principal.name()
+        )),
+    }
 }
 
 fn node_login(config: &Configuration) -> Option<Arc<KerberosLogin>> {
@@ -299,6 +316,10 @@ mod tests {
         }
         let pattern = ("dfs.namenode.kerberos.principal.pattern", "nn/[ab]@R");
         assert!(command_to_namenodes(&config(&[pattern])).is_err());
+        let none = ("dfs.namenode.kerberos.principal", "");
+        assert!(command_to_namenodes(&config(&[none])).is_err());
+        let like = ("dfs.namenode.kerberos.principal.pattern", "nn/*@R");
+        assert!(command_to_namenodes(&config(&[none, like])).is_ok());
     }
 
     #[test]

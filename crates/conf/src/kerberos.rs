@@ -16,40 +16,54 @@ impl Configuration {
     }
 
     /// Refuses a node with Kerberos that could not prove who it is, or whose clients could not be
-    /// sure that they speak to it. Commands need none of this.
+    /// sure that they speak to it. Of several virtual nodes each is looked at, and not what none
+    /// of them is. Commands need none of this.
     ///
     /// # Errors
-    /// [`ConfigError::Conflict`], with what to set.
+    /// [`ConfigError::Conflict`], with what to set; or what is wrong with the virtual nodes.
     pub fn refuse_half_secure(&self) -> Result<(), ConfigError> {
         if !self.has_kerberos() {
             return Ok(());
         }
+        if self.node_name().is_none() && !self.get(&keys::NODES).is_empty() {
+            let nodes = self.virtual_nodes()?;
+            return nodes
+                .iter()
+                .try_for_each(|node| node.config.refuse_half_secure());
+        }
         let what = self.missing_login().or_else(|| self.missing_proof());
+        let what = what.or_else(|| self.open_pages());
         what.map_or(Ok(()), |what| Err(ConfigError::Conflict { what }))
     }
 
     fn missing_login(&self) -> Option<String> {
         let missing = [&keys::DATANODE_PRINCIPAL, &keys::DATANODE_KEYTAB]
             .into_iter()
-            .find(|key| self.get(key).is_none());
-        let what = if let Some(missing) = missing {
+            .find(|key| self.get(key).is_none())?;
+        Some(format!(
+            "{} is kerberos, but {} is not set: name the node's principal and the keytab that has \
+             its key",
+            keys::SECURITY_AUTHENTICATION.name(),
+            missing.name()
+        ))
+    }
+
+    /// Pages that Apache's node shows to callers with tickets alone, by its filter.
+    fn open_pages(&self) -> Option<String> {
+        let (filters, how) = (
+            "hadoop.http.filter.initializers",
+            "hadoop.http.authentication.type",
+        );
+        let filtered = self
+            .text(filters)?
+            .contains("AuthenticationFilterInitializer");
+        let how_value = self.text(how).filter(|value| value != "simple")?;
+        filtered.then(|| {
             format!(
-                "{} is not set: name the node's principal and the keytab that has its key",
-                missing.name()
+                "{how} is {how_value}, but this version shows its web pages to everyone: take the \
+                 filter out of {filters} for this node, if everyone may see /jmx, /conf and /stacks"
             )
-        } else {
-            let namenode = [&keys::NAMENODE_PRINCIPAL, &keys::NAMENODE_PRINCIPAL_PATTERN];
-            if namenode.iter().any(|key| self.get(key).is_some()) {
-                return None;
-            }
-            format!(
-                "{} is not set: the node calls no NameNode whose principal it does not know, as \
-                 nn/_HOST@REALM",
-                keys::NAMENODE_PRINCIPAL.name()
-            )
-        };
-        let authentication = keys::SECURITY_AUTHENTICATION.name();
-        Some(format!("{authentication} is kerberos, but {what}"))
+        })
     }
 
     /// Apache's rules: block tokens; and ports that only root can open, or SASL on the data port
@@ -84,7 +98,7 @@ impl Configuration {
         Some(format!(
             "{} is kerberos, but any user of this host could open the port of {}{what}: give it a \
              port below {PRIVILEGED_BELOW} and start the node as root or with \
-             CAP_NET_BIND_SERVICE ({} = HTTPS_ONLY serves for the web port)",
+             systemd's AmbientCapabilities=CAP_NET_BIND_SERVICE ({} = HTTPS_ONLY serves for the web port)",
             keys::SECURITY_AUTHENTICATION.name(),
             open.name(),
             keys::HTTP_POLICY.name()
@@ -96,11 +110,10 @@ impl Configuration {
 mod tests {
     use super::*;
 
-    const SECURE: [(&str, &str); 7] = [
+    const SECURE: [(&str, &str); 6] = [
         ("hadoop.security.authentication", "Kerberos"),
         ("dfs.datanode.kerberos.principal", "dn/_HOST@R"),
         ("dfs.datanode.keytab.file", "/etc/dn.keytab"),
-        ("dfs.namenode.kerberos.principal", "nn/_HOST@R"),
         ("dfs.block.access.token.enable", "true"),
         ("dfs.datanode.address", "0.0.0.0:1004"),
         ("dfs.datanode.http.address", "0.0.0.0:1006"),
@@ -119,19 +132,11 @@ mod tests {
     #[test]
     fn what_apache_demands_is_demanded() {
         assert_eq!(with(&[]), Ok(()));
-        let pattern = ("dfs.namenode.kerberos.principal.pattern", "nn/*@R");
-        let none = ("dfs.namenode.kerberos.principal", "");
-        assert_eq!(with(&[none, pattern]), Ok(()));
         for (key, value, told) in [
             (
                 "dfs.datanode.keytab.file",
                 "",
                 "dfs.datanode.keytab.file is not set",
-            ),
-            (
-                "dfs.namenode.kerberos.principal",
-                "",
-                "dfs.namenode.kerberos.principal is not set",
             ),
             (
                 "dfs.datanode.kerberos.principal",
@@ -153,6 +158,41 @@ mod tests {
             let refused = with(&[(key, value)]).unwrap_err();
             assert!(refused.contains(told), "{refused}");
         }
+    }
+
+    #[test]
+    fn of_virtual_nodes_each_is_looked_at_and_not_the_plain_keys() {
+        let nodes = [
+            ("hayloft.nodes", "a,b"),
+            ("dfs.datanode.address", "0.0.0.0:9866"),
+            ("dfs.datanode.http.address", "0.0.0.0:9864"),
+            ("dfs.datanode.address.a", "0.0.0.0:1004"),
+            ("dfs.datanode.address.b", "0.0.0.0:1005"),
+            ("dfs.datanode.http.address.a", "0.0.0.0:1006"),
+        ];
+        let open = with(&nodes).unwrap_err();
+        assert!(
+            open.contains("the port of dfs.datanode.http.address"),
+            "{open}"
+        );
+        let all = [
+            nodes.as_slice(),
+            &[("dfs.datanode.http.address.b", "0.0.0.0:1007")],
+        ]
+        .concat();
+        assert_eq!(with(&all), Ok(()));
+    }
+
+    #[test]
+    fn pages_behind_a_filter_are_not_shown_to_everyone() {
+        let filter = "org.apache.hadoop.security.AuthenticationFilterInitializer";
+        let filter = ("hadoop.http.filter.initializers", filter);
+        assert_eq!(with(&[filter]), Ok(()));
+        let refused = with(&[filter, ("hadoop.http.authentication.type", "kerberos")]).unwrap_err();
+        assert!(
+            refused.contains("shows its web pages to everyone"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -254,7 +254,7 @@ fn goes_elsewhere(error: &RpcError) -> bool {
 /// An error of a call as the user is told it.
 pub fn refused(doing: &str, path: &str, error: &RpcError) -> CliError {
     let advice = if error.is_remote("AccessControlException") {
-        "run it as the superuser of HDFS (HADOOP_USER_NAME)"
+        "run it as the superuser of HDFS (HADOOP_USER_NAME, or kinit where there is Kerberos)"
     } else if error.is_remote("SafeModeException") {
         "wait until the NameNode has left safe mode"
     } else if matches!(error, RpcError::Unproven { .. }) {
@@ -304,6 +304,8 @@ mod tests {
             ("fs.defaultFS", "hdfs://nn"),
             ("hadoop.security.authentication", "kerberos"),
         ];
-        assert!(of(&kerberos, None).is_err());
+        let refused = of(&kerberos, None).expect_err("no principal").to_string();
+        let told = "dfs.namenode.kerberos.principal is not set";
+        assert!(refused.contains(told), "{refused}");
     }
 }

@@ -70,9 +70,6 @@ pub async fn run(
     current.refuse_unprotected()?;
     current.refuse_half_secure()?;
     let nodes = current.virtual_nodes()?;
-    for node in &nodes {
-        node.config.refuse_half_secure()?;
-    }
     if let Some(why) = crate::snapshots::refusal(&current) {
         return Err(StartError::Refused(why));
     }
@@ -82,7 +79,11 @@ pub async fn run(
         warn!("{line}");
     }
     // Before anything is locked: a node that cannot say who it is serves no client.
-    log_in(&current, &nodes, &shutdown).await?;
+    tokio::select! {
+        logged_in = log_in(&current, &nodes, &shutdown) => logged_in?,
+        // A KDC that says nothing holds up no stop.
+        () = shutdown.cancelled() => return Ok(()),
+    }
     let machinery = machinery(&current, &nodes);
     let planned = planned(config, nodes);
     let opened = open_all(planned, &machinery, &shutdown).await?;

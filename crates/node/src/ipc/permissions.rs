@@ -18,6 +18,7 @@ use hayloft_client::login;
 use hayloft_conf::{Configuration, SharedConfig, keys};
 use hayloft_io::locks::lock;
 use hayloft_rpc::current_user;
+use hayloft_rpc::log_limit::words;
 use hayloft_rpc::security::name_rules::NameRules;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::{RpcFault, java};
@@ -127,6 +128,7 @@ impl Users {
         };
         let allowed_user = listed(&rule("users"), &short_user);
         if !allowed_user && !self.in_any_group(&short_user, &rule("groups")).await {
+            let user = words(user);
             return Err(format!("User: {real} is not allowed to impersonate {user}"));
         }
         let address = caller.address.ip();
