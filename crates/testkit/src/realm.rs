@@ -83,6 +83,12 @@ impl Realm {
         &self.dir
     }
 
+    /// Where its KDC listens on this host.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     fn krb5_conf(&self) -> PathBuf {
         self.dir.join("krb5.conf")
     }
@@ -121,6 +127,7 @@ impl Realm {
         [
             ("KRB5_CONFIG", conf),
             ("KRB5CCNAME", cache),
+            ("KRB5RCACHEDIR", self.dir.display().to_string()),
             ("JAVA_TOOL_OPTIONS", java),
         ]
         .map(|(name, value)| (name.to_owned(), value))

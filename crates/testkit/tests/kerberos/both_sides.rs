@@ -4,8 +4,8 @@ use bytes::Bytes;
 use hayloft_rpc::server::fault::RpcFault;
 use hayloft_rpc::server::{Caller, Limits, RpcCall, RpcServerSecurity, Service, serve};
 use hayloft_rpc::{
-    CLIENT_DATANODE_PROTOCOL, KerberosLogin, LoginSource, Protocol, RpcClient, RpcError,
-    RpcOptions, RpcQuality, RpcSecurity, ServerPrincipal,
+    CLIENT_DATANODE_PROTOCOL, INTER_DATANODE_PROTOCOL, KerberosLogin, LoginSource, Protocol,
+    RpcClient, RpcError, RpcOptions, RpcQuality, RpcSecurity, ServerPrincipal,
 };
 use hayloft_testkit::error::Result;
 use hayloft_testkit::realm::{REALM, Realm};
@@ -17,6 +17,7 @@ use hayloft_wire::proto::clientdatanode::{
     TriggerBlockReportResponse,
 };
 use hayloft_wire::proto::reconfiguration::ListReconfigurablePropertiesResponse as Names;
+use hayloft_wire::rpc::{RpcSasl, SaslAuth, SaslState, encode_sasl_request};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -121,11 +122,17 @@ fn client(
     server: &str,
     qualities: &[RpcQuality],
 ) -> RpcClient {
+    let options = proving((name, keytab), server, qualities);
+    RpcClient::new(address, PROTOCOL, options)
+}
+
+/// How `name` proves who it is, to `server`.
+fn proving((name, keytab): (&str, &Path), server: &str, qualities: &[RpcQuality]) -> RpcOptions {
     let login = KerberosLogin::from(LoginSource::Keytab {
         principal: format!("{name}@{REALM}"),
         path: keytab.to_owned(),
     });
-    let options = RpcOptions {
+    RpcOptions {
         security: Some(RpcSecurity {
             login,
             server: ServerPrincipal {
@@ -136,8 +143,7 @@ fn client(
             qualities: qualities.into(),
         }),
         ..RpcOptions::default()
-    };
-    RpcClient::new(address, PROTOCOL, options)
+    }
 }
 
 fn failed(error: RpcError) -> TestkitError {
@@ -231,19 +237,30 @@ async fn unexpected(realm: &Realm) -> Result<Outcome> {
     passed()
 }
 
-/// A thousand clients that send a header and a part of an exchange, and one after them that is
-/// served.
+/// Four hundred clients that begin an exchange with a token that is none, or with a header alone,
+/// and go no further; and one after them that is served.
 async fn halfway(realm: &Realm) -> Result<Outcome> {
     use tokio::io::AsyncWriteExt as _;
     let server = echoing(realm, &[RpcQuality::Privacy]).await?;
     let mut open = Vec::new();
-    for n in 0..1000 {
+    let offer = SaslAuth {
+        method: "KERBEROS".to_owned(),
+        mechanism: "GSSAPI".to_owned(),
+        protocol: Some("echo".to_owned()),
+        server_id: Some("localhost".to_owned()),
+        challenge: None,
+    };
+    let initiate = encode_sasl_request(&RpcSasl {
+        auths: vec![offer],
+        ..RpcSasl::step(SaslState::Initiate, &b"no token"[..])
+    });
+    let header = b"hrpc\x09\x00\xdf".as_slice();
+    for n in 0..400 {
         let stream = tokio::net::TcpStream::connect(&server.address).await;
         let mut stream = stream.map_err(|error| TestkitError::Talk(error.to_string()))?;
-        let _sent = stream.write_all(b"hrpc\x09\x00\xdf\x00\x00").await;
-        if n % 10 == 0 {
-            open.push(stream);
-        }
+        let rest = if n % 4 == 0 { &[0, 0] } else { &initiate[..] };
+        let _sent = stream.write_all(&[header, rest].concat()).await;
+        open.push(stream);
     }
     let keytab = realm.keytab("caller4.keytab", &["caller4"])?;
     let of = ("caller4", keytab.as_path());
@@ -276,12 +293,28 @@ pub fn info_without_proof(ipc: &str) -> Result<String> {
 
 /// What a node answers to an administrator's command of `name`.
 pub fn report_ordered_by(ipc: &str, name: &str, keytab: &Path) -> Result<String> {
+    answered(ipc, PROTOCOL, "triggerBlockReport", (name, keytab))
+}
+
+/// What a node answers when `name` begins a recovery, as only nodes may.
+pub fn recovery_begun_by(ipc: &str, name: &str, keytab: &Path) -> Result<String> {
+    let protocol = INTER_DATANODE_PROTOCOL;
+    answered(ipc, protocol, "initReplicaRecovery", (name, keytab))
+}
+
+/// The refusal of a call whose request is not even looked at.
+fn answered(
+    ipc: &str,
+    protocol: Protocol,
+    method: &'static str,
+    of: (&str, &Path),
+) -> Result<String> {
     on_threads(async {
-        let qualities = [RpcQuality::Privacy];
-        let client = client(ipc, (name, keytab), &at_localhost("dn"), &qualities);
-        let order = TriggerBlockReportRequest::default();
-        let answer: std::result::Result<TriggerBlockReportResponse, _> =
-            client.call("triggerBlockReport", &order).await;
+        let options = proving(of, &at_localhost("dn"), &[RpcQuality::Privacy]);
+        let client = RpcClient::new(ipc, protocol, options);
+        let answer: std::result::Result<TriggerBlockReportResponse, _> = client
+            .call(method, &TriggerBlockReportRequest::default())
+            .await;
         Ok(answer
             .err()
             .map(|error| error.to_string())

@@ -4,10 +4,11 @@
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::{Kind, NodeSpec};
 use hayloft_testkit::realm::Realm;
-use hayloft_testkit::suite::{expect, passed, seconds};
+use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
+use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
 use serde_json::json;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crate::{BLOCK, at_localhost, realm, secure};
@@ -87,8 +88,9 @@ impl Lab {
         })
     }
 
-    /// Starts node 0 with these changes; its log has to say `words`.
-    fn says(&mut self, changes: &[(&str, String)], words: &str) -> Result<()> {
+    /// Starts node 0 with these changes; it has to end with exit code 2, or else to go on, and its
+    /// log has to say `words`.
+    fn says(&mut self, changes: &[(&str, String)], words: &str, ends: bool) -> Result<()> {
         let before = self.log_of(0).matches(words).count();
         let kept = self.cluster.node(0).conf_mut().clone();
         for (key, value) in changes {
@@ -101,9 +103,15 @@ impl Lab {
         let said = self.wait_said(words, before, seconds(60));
         let node = self.cluster.node(0);
         *node.conf_mut() = kept;
-        // It may have ended by itself.
+        said?;
+        if ends {
+            let status = node.process()?.wait(seconds(20))?;
+            expect_eq("exit code", status.code(), Some(2))?;
+        } else {
+            node.process()?.check_alive()?;
+        }
         let _gone = node.kill();
-        said
+        Ok(())
     }
 
     fn not_logged_in(&mut self) -> Result<Outcome> {
@@ -114,27 +122,41 @@ impl Lab {
             .join("no-such.keytab")
             .display()
             .to_string();
-        self.says(&[(keytab, gone)], "no-such.keytab cannot be read")?;
+        self.says(&[(keytab, gone)], "no-such.keytab cannot be read", true)?;
         let other = self.realm.keytab("other.keytab", &["other/localhost"])?;
         let other = other.display().to_string();
         self.says(
             &[(keytab, other.clone())],
             "it has other/localhost@HAYLOFT.TEST",
+            true,
         )?;
         let stranger = [("dfs.datanode.kerberos.principal", at_localhost("stranger"))];
-        self.says(&stranger, "has no key of stranger/localhost")?;
+        self.says(&stranger, "has no key of stranger/localhost", true)?;
         // The key in the keytab is of before.
         let _newer = self.realm.keytab("newer.keytab", &["other/localhost"])?;
         let stale = [
             (keytab, other),
             ("dfs.datanode.kerberos.principal", at_localhost("other")),
         ];
-        self.says(&stale, "export the keytab again")?;
+        self.says(&stale, "export the keytab again", true)?;
         self.realm.stop()?;
-        self.says(&[], "no KDC answers")?;
+        self.says(&[], "no KDC answers", true)?;
+        self.stops_beside_a_silent_kdc()?;
         self.realm.start()?;
         self.cluster.heal()?;
         passed()
+    }
+
+    /// One that takes connections and says nothing keeps no node from its stop.
+    fn stops_beside_a_silent_kdc(&mut self) -> Result<()> {
+        let silent = TcpListener::bind(("127.0.0.1", self.realm.port()));
+        let _silent = silent.map_err(|error| TestkitError::Talk(error.to_string()))?;
+        let conf = self.cluster.conf().clone();
+        let node = self.cluster.node(0);
+        node.start_without_waiting(&conf)?;
+        std::thread::sleep(seconds(3));
+        node.process()?.check_alive()?;
+        node.process()?.stop(seconds(10)).map(drop)
     }
 
     fn another_name(&mut self) -> Result<Outcome> {
@@ -142,12 +164,13 @@ impl Lab {
         self.says(
             &other,
             "the server is nn/localhost, but dfs.namenode.kerberos.principal",
+            false,
         )?;
         let like = [(
             "dfs.namenode.kerberos.principal.pattern",
             "x*/*@*".to_owned(),
         )];
-        self.says(&like, "does not allow")?;
+        self.says(&like, "does not allow", false)?;
         self.cluster.heal()?;
         passed()
     }

@@ -199,6 +199,20 @@ impl Lab {
         let keytab = self.realm.keytab("ann.keytab", &["ann"])?;
         let told = both_sides::report_ordered_by(&ipc, "ann", &keytab)?;
         expect(told.contains("Permission denied"), || told.clone())?;
+        let told = both_sides::recovery_begun_by(&ipc, "ann", &keytab)?;
+        expect(
+            told.contains("not authorized for InterDatanodeProtocol"),
+            || told.clone(),
+        )?;
+        // Another node's key, of the same short name as this node's.
+        let keytab = self.realm.keytab("other-node.keytab", &["dn/other"])?;
+        let told = both_sides::report_ordered_by(&ipc, "dn/other", &keytab)?;
+        expect(told.contains("Permission denied"), || told.clone())?;
+        let told = both_sides::recovery_begun_by(&ipc, "dn/other", &keytab)?;
+        expect(
+            told.contains("not authorized for InterDatanodeProtocol"),
+            || told.clone(),
+        )?;
         passed()
     }
 }
