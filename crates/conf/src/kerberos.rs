@@ -98,7 +98,8 @@ impl Configuration {
         Some(format!(
             "{} is kerberos, but any user of this host could open the port of {}{what}: give it a \
              port below {PRIVILEGED_BELOW} and start the node as root or with \
-             systemd's AmbientCapabilities=CAP_NET_BIND_SERVICE ({} = HTTPS_ONLY serves for the web port)",
+             systemd's AmbientCapabilities=CAP_NET_BIND_SERVICE ({} = HTTPS_ONLY serves for the \
+             web port)",
             keys::SECURITY_AUTHENTICATION.name(),
             open.name(),
             keys::HTTP_POLICY.name()

@@ -280,7 +280,7 @@ impl Ctx {
         Ok((token, complete))
     }
 
-    /// Whether what is wrapped cannot be changed, left out or repeated; with `secret` also not read.
+    /// Whether what is wrapped cannot be changed, left out or repeated; with `secret` nor read.
     pub(super) fn protects(&self, secret: bool) -> Result<(), GssError> {
         protects(self.flags, secret)
     }

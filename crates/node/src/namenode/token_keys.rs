@@ -74,8 +74,8 @@ pub(super) fn in_heartbeat(
     Ok(())
 }
 
-/// Why a `NameNode` is not served that has tokens off where there is Kerberos. An honest one ends by
-/// itself in that state, as Apache's does.
+/// Why a `NameNode` is not served that has tokens off where there is Kerberos. An honest one ends
+/// by itself in that state, as Apache's does.
 fn unguarded(config: &Configuration, on: bool) -> Option<String> {
     (config.has_kerberos() && !on).then(|| {
         format!(

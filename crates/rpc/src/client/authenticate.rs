@@ -282,7 +282,7 @@ mod tests {
         let (mut server, _) = listener.accept().await.expect("a client");
         let security = RpcSecurity {
             login: KerberosLogin::from(LoginSource::Keytab {
-                principal: "nobody@NOWHERE".to_owned(),
+                principal: "someone@NOWHERE".to_owned(),
                 path: "/no/such/keytab".into(),
             }),
             server: ServerPrincipal::default(),

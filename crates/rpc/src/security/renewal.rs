@@ -1,4 +1,4 @@
-//! Something that is good for a while and made anew before that is over, whoever waits for it.
+//! Something that is good for a while, and made anew before that is over.
 //!
 //! One renewal runs at a time, as a task of its own: who asks and goes away takes nothing from
 //! others. What is still good is given out at once.

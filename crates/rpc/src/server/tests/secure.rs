@@ -71,7 +71,7 @@ fn who_proved_to_be_someone_acts_for_another_in_its_own_name() {
         (None, None, "gate@REALM", None),
         (Some("gate@REALM"), None, "gate@REALM", None),
         (Some("ann"), None, "ann", Some("gate@REALM")),
-        // Whoever the client says it really is.
+        // The client says who it really is, and is not believed.
         (Some("ann"), Some("hdfs"), "ann", Some("gate@REALM")),
         (None, Some("hdfs"), "gate@REALM", None),
     ] {
