@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::off_threads::BlockedCall;
@@ -28,8 +29,11 @@ struct RenewalState<T> {
     tried: Option<(Instant, Option<BlockedCall>)>,
     /// A server did not believe what is held.
     doubted: bool,
-    running: Option<Shared<BoxFuture<'static, ()>>>,
+    running: Option<(AbortHandle, Ended)>,
 }
+
+/// Comes when a renewal has ended.
+type Ended = Shared<BoxFuture<'static, ()>>;
 
 #[derive(Debug)]
 struct Held<T> {
@@ -63,9 +67,10 @@ impl<T> RenewalState<T> {
         self.under_way().is_none() && lately.is_none() && (!fresh || self.doubted)
     }
 
-    /// The renewal that runs now.
-    fn under_way(&self) -> Option<&Shared<BoxFuture<'static, ()>>> {
-        self.running.as_ref().filter(|task| task.peek().is_none())
+    /// The end of the renewal that runs now.
+    fn under_way(&self) -> Option<&Ended> {
+        let (task, ended) = self.running.as_ref()?;
+        (!task.is_finished()).then_some(ended)
     }
 }
 
@@ -134,7 +139,7 @@ impl<T: Send + Sync + 'static> Renewal<T> {
             this.take(made);
         });
         // A panic there is told by its own message.
-        state.running = Some(task.map(drop).boxed().shared());
+        state.running = Some((task.abort_handle(), task.map(drop).boxed().shared()));
     }
 
     fn take(&self, made: Result<(T, Duration), BlockedCall>) {
@@ -204,6 +209,11 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(held(&renewal).await, 2);
+        // The next one begins, though no one waited for that one.
+        advance(LIFE / 10 * 9).await;
+        assert_eq!(*renewal.get(of(3)).await.unwrap(), 2);
+        tokio::task::yield_now().await;
+        assert_eq!(held(&renewal).await, 3);
     }
 
     #[tokio::test(start_paused = true)]
