@@ -15,6 +15,7 @@
 //! - `power`: nodes that are killed or lose their power or their disk
 //! - `process_usage`: what the kernel says about a process: memory, descriptors, CPU time
 //! - `relay`: a TCP relay that can hold back what passes through it: a network that stalls
+//! - `s3_server`: a server of S3 on this host: moto's
 //! - `striped`: erasure-coded files: where their internal blocks are
 //! - `suite`: the cluster tests as trials of `libtest-mimic`
 //! - `yarn`: YARN: a stock ResourceManager and stock NodeManagers
@@ -59,6 +60,7 @@ pub mod pattern;
 pub mod power;
 pub mod process_usage;
 pub mod relay;
+pub mod s3_server;
 pub mod striped;
 #[cfg(feature = "cluster")]
 pub mod suite;
