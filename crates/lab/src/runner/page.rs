@@ -304,7 +304,12 @@ impl<'a> ExperimentPage<'a> {
             Bar::Least(least) => (ratio >= least, format!("at least {least:.2}")),
             Bar::Most(most) => (ratio <= most, format!("at most {most:.2}")),
         };
-        let met = if met { "met" } else { "NOT met" };
+        let met = match (met, self.record.origin.signed()) {
+            (false, _) => "NOT met",
+            (true, Some(_)) => "met",
+            // A loss is never hidden; a win needs data that can be signed.
+            (true, None) => "not judged, as the data is not signed",
+        };
         let text = &want.text;
         ratio
             .is_finite()
