@@ -1,5 +1,5 @@
-//! A server of S3 on this host: moto's. It checks no signatures unless it is told to, nor the CRC-32C
-//! that objects are sent with, and keeps them in memory.
+//! A server of S3 on this host: moto's. It checks no signatures unless it is told to, nor the
+//! CRC-32C that objects are sent with, and keeps them in memory.
 
 use std::path::Path;
 use std::process::Command;

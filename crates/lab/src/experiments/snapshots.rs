@@ -78,7 +78,8 @@ const READS: u64 = 400;
 const LIMIT: Duration = Duration::from_secs(1800);
 /// A bare copy: paths come a line each.
 const SCRIPT: &str = "import sys, boto3\ns3 = boto3.client('s3')\n\
-    for path in sys.stdin.read().splitlines():\n    s3.upload_file(path, sys.argv[1], 'copy' + path)";
+    for path in sys.stdin.read().splitlines():\n    \
+    s3.upload_file(path, sys.argv[1], 'copy' + path)";
 
 fn wants() -> Vec<WantedRatio> {
     let of = |what, figure| pick("", "", OURS, what, figure);

@@ -305,15 +305,12 @@ impl<'a> ExperimentPage<'a> {
             Bar::Most(most) => (ratio <= most, format!("at most {most:.2}")),
         };
         let met = match (met, self.record.origin.signed()) {
-            (false, _) => "NOT met",
+            (false, _) => "NOT met", // A loss is never hidden; a win needs data that is signed.
             (true, Some(_)) => "met",
-            // A loss is never hidden; a win needs data that can be signed.
             (true, None) => "not judged, as the data is not signed",
         };
-        let text = &want.text;
-        ratio
-            .is_finite()
-            .then(|| format!("- {text}: {ratio:.2} (asked: {asked}): {met}\n"))
+        let line = || format!("- {}: {ratio:.2} (asked: {asked}): {met}\n", want.text);
+        ratio.is_finite().then(line)
     }
 
     /// The lines of a plot: a name and its points.
