@@ -266,6 +266,12 @@ impl OpenFiles {
             let whole = meta_len(&bytes, files.block.num_bytes).map_err(damaged)?;
             bytes.resize(whole, 0);
             meta.read_exact(&mut bytes[META_HEADER_LEN..])?;
+            // A data file that was cut short where a chunk ends fits its checksums.
+            let sums = meta.metadata()?.len();
+            if sums > whole as u64 {
+                let text = format!("its meta file has {sums} bytes, and its data wants {whole}");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            }
             let len = data.metadata()?.len();
             Ok((data, len, bytes))
         };

@@ -188,16 +188,19 @@ async fn another_cluster_is_refused() {
 #[tokio::test]
 async fn damaged_replicas_and_ram_disks_are_left_out() {
     let (target, node) = (memory(), Node::new("uuid-1", "CID-1"));
-    node.fill(3);
+    node.fill(4);
     node.flip_a_bit(1, 1001);
     std::fs::remove_file(node.meta(2, 1001)).expect("removes");
+    // What is left of its data fits the checksums: nothing, as after a power cut.
+    std::fs::write(node.data(3), "").expect("cut");
     let report = node.create(&target).await.expect("created");
     assert_eq!(
         (report.replicas, report.damaged),
-        (1, 2),
+        (1, 3),
         "{:?}",
         report.problems
     );
+    assert!(report.problems.iter().any(|p| p.contains("its data wants")));
     assert!(report.problems.iter().any(|p| p.contains("at byte")));
     assert!(report.problems.iter().any(|p| p.contains("no meta file")));
     verified(&target).await;

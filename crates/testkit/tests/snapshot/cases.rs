@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use hayloft_testkit::error::{Result, expect};
 use hayloft_testkit::files::flip_byte;
 use hayloft_testkit::mounts::TestMount;
+use hayloft_testkit::s3_server::{self, S3Server};
 use hayloft_testkit::suite::passed;
 use hayloft_testkit::{Outcome, TestkitError};
 use serde_json::Value;
