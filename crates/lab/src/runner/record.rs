@@ -231,6 +231,20 @@ impl Record {
         }
     }
 
+    /// One whose data is signed, for tests of what such data may claim.
+    #[cfg(test)]
+    pub fn signed(samples: Vec<PeerSample>) -> Self {
+        let origin = DataOrigin {
+            commit: Some("abc".into()),
+            ..DataOrigin::default()
+        };
+        Self {
+            origin,
+            samples,
+            ..Self::default()
+        }
+    }
+
     /// What a reader has to know of a value.
     #[must_use]
     pub fn signs(&self, key: &SampleKey, figure: &str) -> Signs {
