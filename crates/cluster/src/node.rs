@@ -30,6 +30,7 @@ pub struct Node {
     conf: Conf,
     jvm_flags: Option<Vec<String>>,
     binary: Option<PathBuf>,
+    env: Vec<(String, String)>,
     arguments: Vec<String>,
     virtual_nodes: Vec<VirtualSite>,
     process: Option<Process>,
@@ -57,6 +58,7 @@ impl Node {
             conf: spec.conf,
             jvm_flags: spec.jvm_flags,
             binary: spec.binary,
+            env: spec.env,
             arguments: Vec::new(),
             virtual_nodes: spec.virtual_nodes,
             process: None,
@@ -219,7 +221,9 @@ impl Node {
                 let conf = self.conf_dir().display().to_string();
                 let mut argv = vec![binary, "node".into(), "--conf".into(), conf];
                 argv.extend(self.arguments.iter().cloned());
-                Ok(Spawn::new(&self.site.name, argv, self.log()))
+                let mut spawn = Spawn::new(&self.site.name, argv, self.log());
+                spawn.env.extend(self.env.iter().cloned());
+                Ok(spawn)
             }
         }
     }

@@ -190,7 +190,9 @@ impl Taking<'_> {
         let known = self.sort_out(before, &stored);
         drop(stored);
         let replicas = self.bring(known, &mut report).await?;
-        let manifest = Manifest::new(self.header(), replicas);
+        let mut header = self.header();
+        header.left_out = report.damaged;
+        let manifest = Manifest::new(header, replicas);
         report.covered = Covered::of(manifest.replicas.iter().map(|replica| &replica.name));
         report.replicas = manifest.header.replicas;
         report.bytes = manifest.header.bytes;

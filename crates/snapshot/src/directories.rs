@@ -112,8 +112,9 @@ fn prepare(
         let found = volume_on_disk(root).map_err(failed)?;
         if let Some(found) = &found {
             for pool in &found.pools {
-                let (replicas, lacking) = finalized_on(root, &pool.pool).map_err(failed)?;
-                let ids = replicas.iter().chain(&lacking).map(|r| r.block.id);
+                let found = finalized_on(root, &pool.pool).map_err(failed)?;
+                let ids = found.whole.iter().chain(&found.without_meta);
+                let ids = ids.map(|replica| replica.block.id);
                 there.extend(ids.map(|id| (pool.pool.to_string(), id)));
             }
         }

@@ -46,6 +46,10 @@ pub struct ManifestHeader {
     pub replicas: u64,
     /// Bytes of data and meta files.
     pub bytes: u64,
+    /// Replicas, or whole directories, that are damaged and left out: an older snapshot may be the
+    /// last that has them.
+    #[serde(default)]
+    pub left_out: u64,
     /// The block pools.
     pub pools: Vec<ManifestPool>,
     /// The storages.
@@ -142,6 +146,7 @@ impl ManifestHeader {
             taken_ms,
             replicas: 0,
             bytes: 0,
+            left_out: 0,
             pools: pools.iter().map(of_pool).collect(),
             storages,
         }

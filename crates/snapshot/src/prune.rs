@@ -1,5 +1,8 @@
 //! Old snapshots removed, and objects that no snapshot names.
 //!
+//! The newest snapshot that lacks nothing stays, however old it is: it may be the last that has
+//! what a disk has lost since. Where none is there, all stay.
+//!
 //! First manifests go, then objects: a process killed between leaves objects that the next run
 //! removes, and no manifest that names one that is gone.
 
@@ -109,11 +112,7 @@ async fn prune_node(
             false => report.pruned.push(name),
         }
     }
-    let mut named: HashSet<BlockName> = HashSet::new();
-    for name in &report.kept {
-        let manifest = catalog::manifest(target, node, name).await?;
-        named.extend(manifest.replicas.into_iter().map(|r| r.name));
-    }
+    let named = named_by_kept(target, node, &mut report).await?;
     let mut unnamed = Vec::new();
     for (name, there) in catalog::stored(target, node).await? {
         if named.contains(&name) {
@@ -137,6 +136,43 @@ async fn prune_node(
         target.remove(batch.to_vec()).await?;
     }
     Ok(report)
+}
+
+/// What the snapshots name that stay: also the newest that lacks nothing, or all of them.
+async fn named_by_kept(
+    target: &Target,
+    node: &str,
+    report: &mut PruneReport,
+) -> Result<HashSet<BlockName>, SnapshotError> {
+    let mut named: HashSet<BlockName> = HashSet::new();
+    let mut whole = false;
+    for name in &report.kept {
+        let manifest = catalog::manifest(target, node, name).await?;
+        whole |= manifest.header.left_out == 0;
+        named.extend(manifest.replicas.into_iter().map(|r| r.name));
+    }
+    // Their names are in the order of their times.
+    let mut lacking = Vec::new();
+    let mut named_by_lacking = HashSet::new();
+    while !whole && let Some(name) = report.pruned.pop() {
+        let manifest = catalog::manifest(target, node, &name).await?;
+        whole = manifest.header.left_out == 0;
+        let replicas = manifest.replicas.into_iter().map(|r| r.name);
+        if whole {
+            named.extend(replicas);
+            report.kept.insert(0, name);
+        } else {
+            named_by_lacking.extend(replicas);
+            lacking.insert(0, name);
+        }
+    }
+    if whole {
+        report.pruned.append(&mut lacking);
+    } else {
+        named.extend(named_by_lacking);
+        report.kept.splice(0..0, lacking);
+    }
+    Ok(named)
 }
 
 /// Removes what killed processes left of files that were never whole. Blocking.

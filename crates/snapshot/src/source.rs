@@ -87,29 +87,40 @@ pub trait Replicas: Send + Sync {
 #[derive(Clone, Debug)]
 pub struct DirectorySource {
     volumes: Vec<(VolumeOnDisk, StorageType)>,
-    /// Directories that may be of this node, and have nothing now.
-    empty: Vec<PathBuf>,
+    /// Directories that may be of this node, and have nothing or cannot be read now, in words.
+    unknown: Vec<String>,
 }
 
 /// The nodes whose volumes the directories are, by their uuids. A directory that no node has used
-/// is a problem of the first: its disk may not be mounted. Blocking.
+/// is a problem of the first: its disk may not be mounted. So is one that cannot be read, where
+/// others can: their replicas are wanted most then. Blocking.
 ///
 /// # Errors
-/// A directory cannot be used.
+/// The directories are of two clusters, or none of them can be used.
 pub fn nodes_on(dirs: &[(PathBuf, StorageType)]) -> Result<Vec<DirectorySource>, SnapshotError> {
     let mut nodes: BTreeMap<String, DirectorySource> = BTreeMap::new();
-    let mut empty = Vec::new();
+    let (mut unknown, mut first_error) = (Vec::new(), None);
     for (dir, storage_type) in dirs {
-        let found = volume_on_disk(dir);
-        let found = found.map_err(|e| SnapshotError::of_file("read", dir.display(), &e))?;
-        let Some(volume) = found else {
-            empty.push(dir.clone());
-            continue;
+        let volume = match volume_on_disk(dir) {
+            Ok(Some(volume)) => volume,
+            Ok(None) => {
+                let dir = dir.display();
+                unknown.push(format!(
+                    "{dir}: no node has used it, or its disk is not mounted: nothing of it is here"
+                ));
+                continue;
+            }
+            Err(error) => {
+                let error = SnapshotError::of_file("read", dir.display(), &error);
+                unknown.push(format!("{error}: nothing of it is here"));
+                first_error.get_or_insert(error);
+                continue;
+            }
         };
         let uuid = volume.version.datanode_uuid.clone();
         let node = nodes.entry(uuid).or_insert_with(|| DirectorySource {
             volumes: Vec::new(),
-            empty: Vec::new(),
+            unknown: Vec::new(),
         });
         if let Some((first, _)) = node.volumes.first() {
             let (one, other) = (&first.version.cluster_id, &volume.version.cluster_id);
@@ -124,8 +135,10 @@ pub fn nodes_on(dirs: &[(PathBuf, StorageType)]) -> Result<Vec<DirectorySource>,
         node.volumes.push((volume, *storage_type));
     }
     let mut nodes: Vec<DirectorySource> = nodes.into_values().collect();
-    if let Some(first) = nodes.first_mut() {
-        first.empty = empty;
+    match (nodes.first_mut(), first_error) {
+        (None, Some(error)) => return Err(error),
+        (None, None) => {}
+        (Some(first), _) => first.unknown = unknown,
     }
     Ok(nodes)
 }
@@ -143,10 +156,8 @@ impl DirectorySource {
             datanode_uuid: self.datanode_uuid().to_owned(),
             ..NodeReplicas::default()
         };
-        all.problems.extend(self.empty.iter().map(|dir| {
-            let dir = dir.display();
-            format!("{dir}: no node has used it, or its disk is not mounted: nothing of it is here")
-        }));
+        all.problems.extend(self.unknown.iter().cloned());
+        let (mut read, mut first_error) = (false, None);
         for (storage, (volume, storage_type)) in self.volumes.iter().enumerate() {
             let version = &volume.version;
             all.cluster_id.clone_from(&version.cluster_id);
@@ -166,8 +177,17 @@ impl DirectorySource {
                 if storage_type.is_transient() {
                     continue;
                 }
-                self.look_at(volume, storage, &pool.pool, &mut all)?;
+                match self.look_at(volume, storage, &pool.pool, &mut all) {
+                    Ok(()) => read = true,
+                    Err(error) => {
+                        all.problems.push(format!("{error}: nothing of it is here"));
+                        first_error.get_or_insert(error);
+                    }
+                }
             }
+        }
+        if let Some(error) = first_error.filter(|_| !read) {
+            return Err(error);
         }
         keep_newest(&mut all.replicas);
         Ok(all)
@@ -182,10 +202,10 @@ impl DirectorySource {
     ) -> Result<(), SnapshotError> {
         let found = finalized_on(&volume.root, pool);
         let failed = |e| SnapshotError::of_file("read", volume.root.display(), &e);
-        let (found, lacking) = found.map_err(failed)?;
+        let found = found.map_err(failed)?;
         let home = |block| ReplicaOnDisk::home(&volume.root, pool, block);
         all.replicas
-            .extend(found.into_iter().map(|found| LocalReplica {
+            .extend(found.whole.into_iter().map(|found| LocalReplica {
                 pool: pool.clone(),
                 elsewhere: Some(found.dir).filter(|dir| *dir != home(found.block)),
                 block: found.block,
@@ -193,11 +213,14 @@ impl DirectorySource {
                 pinned: found.pinned,
                 changed_ms: found.changed_ms,
             }));
-        let problem = |alone: ReplicaOnDisk| {
-            let file = alone.data();
-            format!("{}: it has no meta file: it is left out", file.display())
+        let problem = |file: PathBuf, lacks: &str| {
+            format!("{}: it has no {lacks} file: it is left out", file.display())
         };
-        all.problems.extend(lacking.into_iter().map(problem));
+        let without_meta = found.without_meta.iter();
+        let without_meta = without_meta.map(|alone| problem(alone.data(), "meta"));
+        let without_data = found.without_data.iter();
+        let without_data = without_data.map(|alone| problem(alone.meta(), "data"));
+        all.problems.extend(without_meta.chain(without_data));
         Ok(())
     }
 
@@ -266,6 +289,12 @@ impl OpenFiles {
             let whole = meta_len(&bytes, files.block.num_bytes).map_err(damaged)?;
             bytes.resize(whole, 0);
             meta.read_exact(&mut bytes[META_HEADER_LEN..])?;
+            // A data file that was cut short where a chunk ends fits its checksums.
+            let sums = meta.metadata()?.len();
+            if sums > whole as u64 {
+                let text = format!("its meta file has {sums} bytes, and its data wants {whole}");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            }
             let len = data.metadata()?.len();
             Ok((data, len, bytes))
         };

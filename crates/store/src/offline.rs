@@ -3,7 +3,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use std::{fs, process};
 
 use hayloft_io::{IoError, IoErrorKind, RecordLock, patiently, replace_file};
@@ -18,6 +18,8 @@ use crate::replica::file_pair::{Pair, move_pair, pin, sync_file};
 pub use crate::layout::names::{data_name, meta_name, subdir};
 pub use crate::layout::version::{PoolVersion, VolumeVersion};
 
+/// A node renames the second file of a replica so long after the first, at most.
+const MOVED_WITHIN: Duration = Duration::from_millis(100);
 /// Pools of a volume that are looked at, at most: a NameNode has one.
 const POOLS_MAX: usize = 1024;
 
@@ -63,6 +65,12 @@ impl ReplicaOnDisk {
     pub fn meta(&self) -> PathBuf {
         let block = self.block;
         self.dir.join(meta_name(block.id, block.generation_stamp))
+    }
+
+    /// Whether the meta file is there, and no data file.
+    fn lacks_data(&self) -> bool {
+        let is_file = |path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+        is_file(self.meta()) && !is_file(self.data())
     }
 
     /// Whether the data file is there, and no meta file of any generation stamp beside it.
@@ -131,23 +139,31 @@ pub fn volume_on_disk(root: &Path) -> io::Result<Option<VolumeOnDisk>> {
     }))
 }
 
-/// The finalized replicas of a pool on a volume, by id, and then data files without a meta file,
-/// whose generation stamp is 0. Replicas that a running node moves meanwhile may be missing. Where
-/// a block has two, the one with the higher generation stamp counts.
+/// The finalized replicas of a pool on a volume.
+#[derive(Debug, Default)]
+pub struct FinalizedOnDisk {
+    /// Those with both files, by id.
+    pub whole: Vec<ReplicaOnDisk>,
+    /// Data files without a meta file; their generation stamp is 0.
+    pub without_meta: Vec<ReplicaOnDisk>,
+    /// Meta files without a data file; their length is 0.
+    pub without_data: Vec<ReplicaOnDisk>,
+}
+
+/// Looks for the finalized replicas of a pool on a volume. Those that a running node moves
+/// meanwhile may be missing. Where a block has two, the one with the higher generation stamp
+/// counts. Blocking.
 ///
 /// # Errors
 /// A directory cannot be read.
-pub fn finalized_on(
-    root: &Path,
-    pool: &PoolId,
-) -> io::Result<(Vec<ReplicaOnDisk>, Vec<ReplicaOnDisk>)> {
+pub fn finalized_on(root: &Path, pool: &PoolId) -> io::Result<FinalizedOnDisk> {
     let paths = PoolPaths::new(root, pool);
     let dir = paths.finalized();
     if !dir.try_exists()? {
-        return Ok((Vec::new(), Vec::new()));
+        return Ok(FinalizedOnDisk::default());
     }
     let (found, orphans) = walk(&dir, 1, &Progress::default())?;
-    let mut replicas: Vec<ReplicaOnDisk> = found
+    let mut whole: Vec<ReplicaOnDisk> = found
         .into_iter()
         .map(|found| ReplicaOnDisk {
             dir: found
@@ -158,24 +174,37 @@ pub fn finalized_on(
             block: found.block,
         })
         .collect();
-    replicas.sort_by_key(|replica| {
+    whole.sort_by_key(|replica| {
         let block = replica.block;
         (block.id, std::cmp::Reverse(block.generation_stamp))
     });
-    replicas.dedup_by_key(|replica| replica.block.id);
-    let mut lacking = Vec::new();
+    whole.dedup_by_key(|replica| replica.block.id);
+    let alone = |block, dir| ReplicaOnDisk {
+        block,
+        pinned: false,
+        changed_ms: 0,
+        dir,
+    };
+    let mut without_meta = Vec::new();
     for (id, dir, len) in orphans.data {
-        let alone = ReplicaOnDisk {
-            block: Block::new(id, 0, len),
-            pinned: false,
-            changed_ms: 0,
-            dir,
-        };
+        let alone = alone(Block::new(id, 0, len), dir);
         if alone.lacks_meta()? {
-            lacking.push(alone);
+            without_meta.push(alone);
         }
     }
-    Ok((replicas, lacking))
+    let metas = orphans.meta.into_iter();
+    let mut without_data: Vec<_> = metas.map(|(block, dir)| alone(block, dir)).collect();
+    without_data.retain(ReplicaOnDisk::lacks_data);
+    if !without_data.is_empty() {
+        // A node may be moving them, one file after the other.
+        std::thread::sleep(MOVED_WITHIN);
+        without_data.retain(ReplicaOnDisk::lacks_data);
+    }
+    Ok(FinalizedOnDisk {
+        whole,
+        without_meta,
+        without_data,
+    })
 }
 
 /// A volume on which no node starts while this is held.
@@ -324,16 +353,21 @@ mod tests {
         let found = volume_on_disk(&root).expect("reads").expect("used");
         assert_eq!(found.version, volume);
         assert_eq!(found.pools, std::slice::from_ref(&pool));
-        let (replicas, lacking) = finalized_on(&root, &pool.pool).expect("reads");
-        assert!(lacking.is_empty());
-        let [replica] = &replicas[..] else {
-            panic!("{replicas:?}")
+        let now = || finalized_on(&root, &pool.pool).expect("reads");
+        let found = now();
+        let [replica] = &found.whole[..] else {
+            panic!("{found:?}")
         };
+        assert!(found.without_meta.is_empty() && found.without_data.is_empty());
         assert_eq!((replica.block, replica.pinned), (block, true));
         assert_eq!(fs::read(replica.data()).expect("there"), b"abc");
         assert_eq!(fs::read(replica.meta()).expect("there"), b"m");
         fs::remove_file(replica.meta()).expect("removes");
-        let (replicas, lacking) = finalized_on(&root, &pool.pool).expect("reads");
-        assert_eq!((replicas.len(), lacking.len()), (0, 1));
+        let counts =
+            |of: &FinalizedOnDisk| (of.whole.len(), of.without_meta.len(), of.without_data.len());
+        assert_eq!(counts(&now()), (0, 1, 0));
+        fs::write(replica.meta(), "m").expect("writes");
+        fs::remove_file(replica.data()).expect("removes");
+        assert_eq!(counts(&now()), (0, 0, 1));
     }
 }

@@ -16,6 +16,7 @@
 //! - `process_usage`: what the kernel says about a process: memory, descriptors, CPU time
 //! - `realm`: a Kerberos realm with a KDC of its own
 //! - `relay`: a TCP relay that can hold back what passes through it: a network that stalls
+//! - `s3_server`: a server of S3 on this host: moto's
 //! - `striped`: erasure-coded files: where their internal blocks are
 //! - `suite`: the cluster tests as trials of `libtest-mimic`
 //! - `yarn`: YARN: a stock ResourceManager and stock NodeManagers
@@ -61,6 +62,7 @@ pub mod power;
 pub mod process_usage;
 pub mod realm;
 pub mod relay;
+pub mod s3_server;
 pub mod striped;
 #[cfg(feature = "cluster")]
 pub mod suite;

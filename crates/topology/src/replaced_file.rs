@@ -59,7 +59,8 @@ pub(crate) fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Gives the new file what the old one has; the umask counts for neither.
+/// Gives the new file what the old one has; the umask counts for neither. A script that replaces
+/// one that could not be run can be.
 fn keep_owner(old: &Path, new: &File, mode: u32) -> io::Result<()> {
     let mode = match fs::metadata(old) {
         Ok(old) => {
@@ -67,7 +68,7 @@ fn keep_owner(old: &Path, new: &File, mode: u32) -> io::Result<()> {
             if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
                 fchown(new, Some(old.uid()), Some(old.gid()))?;
             }
-            old.mode() & 0o7777
+            (old.mode() & 0o7777) | (mode & 0o111)
         }
         Err(_) => mode,
     };

@@ -213,8 +213,18 @@ impl TopologyTable {
     fn left_addresses(&self, table: &str) -> Vec<IpAddr> {
         let mark = format!("# {}{SOURCE_MARK}", self.keys.name);
         let lines = table.lines().skip_while(|line| !line.starts_with(&mark));
-        let addresses = lines.skip(1).map_while(|line| pair(line)?.0.parse().ok());
-        addresses.collect()
+        let mut left = Vec::new();
+        for node in lines.skip(1).map_while(|line| Some(pair(line)?.0)) {
+            if node == self.keys.name {
+                return left;
+            }
+            match node.parse() {
+                Ok(address) => left.push(address),
+                Err(_) => break,
+            }
+        }
+        // Its name is missing: these may be addresses of others.
+        Vec::new()
     }
 
     /// All lines but those of this node, which had the addresses `left` before.

@@ -52,6 +52,31 @@ impl Site {
     }
 }
 
+/// A node whose name is an address, and one whose name was taken out by hand.
+#[test]
+fn addresses_that_were_added_by_hand_stay() {
+    for (name, of_name) in [("10.0.0.1", "10.0.0.1"), ("dn1", "dn1")] {
+        let site = Site::new();
+        let one = site.table(name, "10.0.0.1");
+        one.write("test", &rack("/z1/u1"), None).expect("written");
+        let text = site.text("topology");
+        let left: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with(of_name))
+            .collect();
+        let by_hand = "10.0.0.5    /z1/u5\n10.0.0.6    /z1/u6\n";
+        for text in [text.clone() + by_hand, left.join("\n") + "\n" + by_hand] {
+            fs::write(site.path(), text).expect("writes");
+            one.write("test", &rack("/z1/u1"), None).expect("written");
+            let now = site.text("topology");
+            assert!(
+                now.contains("10.0.0.5 ") && now.contains("10.0.0.6 "),
+                "{now}"
+            );
+        }
+    }
+}
+
 #[test]
 fn nodes_keep_one_file_without_taking_each_others_lines() {
     let site = Site::new();

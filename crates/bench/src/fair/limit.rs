@@ -76,14 +76,20 @@ impl Shares {
 
     /// Whether it is known that processors did not limit the row.
     fn had_processors(&self) -> bool {
-        self.cpu.is_some() && self.limit() != Limit::Processor
+        self.cpu.is_some() && self.waited.is_some() && self.limit() != Limit::Processor
+    }
+
+    /// Whether it is known that it gave all that disk or link, or its own processes, let it.
+    fn was_at_its_limit(&self) -> bool {
+        self.had_processors() && self.limit() != Limit::Nothing
     }
 }
 
 /// What a ratio to a stock node may claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lead {
-    /// Better, beyond the ranges, and no processor was the limit of either.
+    /// Better, beyond the ranges; no processor was the limit of either, and something else was that
+    /// of the stock node.
     Better,
     /// Worse, beyond the ranges, whatever the limit was: a loss is never hidden.
     Worse,
@@ -99,7 +105,7 @@ pub fn lead(own: (Spread, Shares), stock: (Spread, Shares), more_is_better: bool
     }
     match (own.0.median > stock.0.median) == more_is_better {
         false => Lead::Worse,
-        true if own.1.had_processors() && stock.1.had_processors() => Lead::Better,
+        true if own.1.had_processors() && stock.1.was_at_its_limit() => Lead::Better,
         true => Lead::Open,
     }
 }
@@ -126,8 +132,8 @@ impl Lead {
 
     /// What [`Lead::text`] means, for a page.
     pub const MEANING: &'static str = "A ratio is **bold** where the ranges do not overlap. \
-        Unless it is worse, processors must also\nhave limited neither side, and the data be \
-        signed.";
+        Unless it is worse, processors must also\nhave limited neither side, something else the \
+        stock node, and the data be signed.";
 }
 
 #[cfg(test)]
@@ -168,21 +174,32 @@ mod tests {
     fn a_win_needs_ranges_apart_and_processors_to_spare() {
         let of = |values: &[f64]| Spread::of(values.to_vec()).expect("values");
         let (slow, fast) = (of(&[1.0, 1.1]), of(&[2.0, 2.1]));
+        let full = Shares {
+            disk: Some(0.95),
+            ..IDLE
+        };
         let busy = Shares {
             cpu: Some(0.95),
             ..IDLE
         };
         let untold = Shares { cpu: None, ..IDLE };
-        assert_eq!(lead((fast, IDLE), (slow, IDLE), true), Lead::Better);
-        assert_eq!(lead((fast, busy), (slow, IDLE), true), Lead::Open);
+        assert_eq!(lead((fast, IDLE), (slow, full), true), Lead::Better);
+        let idle = "a stock node that nothing limited is not at its best";
+        assert_eq!(lead((fast, IDLE), (slow, IDLE), true), Lead::Open, "{idle}");
+        let unwatched = Shares {
+            waited: None,
+            ..full
+        };
+        assert_eq!(lead((fast, IDLE), (slow, unwatched), true), Lead::Open);
+        assert_eq!(lead((fast, busy), (slow, full), true), Lead::Open);
         assert_eq!(lead((fast, IDLE), (slow, busy), true), Lead::Open);
-        assert_eq!(lead((fast, untold), (slow, IDLE), true), Lead::Open);
+        assert_eq!(lead((fast, untold), (slow, full), true), Lead::Open);
         assert_eq!(
             lead((fast, IDLE), (of(&[1.0, 2.0]), IDLE), true),
             Lead::Open
         );
         assert_eq!(lead((slow, busy), (fast, busy), true), Lead::Worse);
-        assert_eq!(lead((slow, IDLE), (fast, IDLE), false), Lead::Better);
+        assert_eq!(lead((slow, IDLE), (fast, full), false), Lead::Better);
         assert_eq!(
             lead((of(&[2.0]), IDLE), (of(&[1.0]), IDLE), true),
             Lead::Open

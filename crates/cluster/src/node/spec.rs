@@ -79,6 +79,8 @@ pub struct NodeSpec {
     pub jvm_flags: Option<Vec<String>>,
     /// Another Hayloft binary than that of the other nodes.
     pub binary: Option<PathBuf>,
+    /// What a Hayloft node has in its environment besides that of this process.
+    pub env: Vec<(String, String)>,
     /// The virtual nodes of a process of ours; none when it is one node.
     pub virtual_nodes: Vec<VirtualSite>,
 }
@@ -93,6 +95,7 @@ impl NodeSpec {
             conf: Conf::new(),
             jvm_flags: None,
             binary: None,
+            env: Vec::new(),
             virtual_nodes: Vec::new(),
         }
     }

@@ -305,9 +305,16 @@ pub fn cards(facts: &Facts, out: &mut Verdicts) {
 fn taken_ports(facts: &Facts, out: &mut Verdicts) {
     let folders = || facts.seen().map(|of| of.folder.as_ref());
     let node = || folders().flatten().flatten().find_map(|folder| folder.node);
+    // One whose directories this user cannot see, or that holds them from elsewhere.
+    let may_be_it = || node().is_some() || folders().any(|folder| folder.is_err());
     for port in facts.network.iter().flat_map(|network| &network.taken) {
         let who = match &port.holder {
-            Some(holder) if holder.is_node || node() == Some(holder.pid) => continue,
+            Some(holder) if node() == Some(holder.pid) => continue,
+            Some(holder) if holder.is_node && may_be_it() => continue,
+            Some(holder) if holder.is_node => format!(
+                "process {} ({}), a DataNode on other directories, listens there",
+                holder.pid, holder.name
+            ),
             Some(holder) => format!("process {} ({}) listens there", holder.pid, holder.name),
             None if node().is_some() => continue,
             None if folders().all(|folder| folder.is_ok()) => {

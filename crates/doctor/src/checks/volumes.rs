@@ -67,6 +67,8 @@ struct Memory {
 #[derive(Deserialize)]
 struct Storage {
     directory: String,
+    #[serde(default)]
+    storage_id: String,
     mount: PathBuf,
 }
 
@@ -90,9 +92,14 @@ pub fn empty_mount_point(facts: &Facts, out: &mut Verdicts) {
         let used = folder(of).is_some_and(|folder| folder.version.is_some());
         let remembered = newest.iter().flat_map(|memory| &memory.storages);
         let mut remembered = remembered.filter(|storage| Path::new(&storage.directory) == of.dir);
-        let other = remembered
-            .next()
-            .filter(|storage| storage.mount != mount.point);
+        let storage = remembered.next();
+        // A storage that is there may have moved to another mount, with its blocks.
+        let version = folder(of).and_then(|folder| folder.version.as_deref());
+        let here = version.and_then(|version| value(version, "storageID"));
+        if here.is_some() && here == storage.map(|storage| storage.storage_id.as_str()) {
+            continue;
+        }
+        let other = storage.filter(|storage| storage.mount != mount.point);
         let (now, effect) = match used {
             false => (
                 "now it is empty",

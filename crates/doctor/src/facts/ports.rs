@@ -88,7 +88,11 @@ fn sockets_at(table: &str, port: u16) -> Vec<PathBuf> {
 fn is_node(command: &str) -> bool {
     let words: Vec<&str> = command.split('\0').collect();
     let ours = matches!(words[..], [program, "node", ..] if program.contains("hayloft"));
-    ours || words.iter().any(|word| word.contains("DataNode"))
+    let apaches = [
+        "org.apache.hadoop.hdfs.server.datanode.DataNode",
+        "org.apache.hadoop.hdfs.server.datanode.SecureDataNodeStarter",
+    ];
+    ours || words.iter().any(|word| apaches.contains(word))
 }
 
 #[cfg(test)]
@@ -119,5 +123,6 @@ mod tests {
             "java\0-cp\0x\0org.apache.hadoop.hdfs.server.datanode.DataNode"
         ));
         assert!(!is_node("nginx: worker process"));
+        assert!(!is_node("python3\0metrics.py\0--of\0DataNode"));
     }
 }

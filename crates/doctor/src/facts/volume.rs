@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use hayloft_io::calibrate::Calibration;
 use hayloft_io::mount_of;
-use rustix::fs::statvfs;
+use rustix::fs::{Access, access, statvfs};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::disk::{DiskFacts, disks_of};
@@ -144,6 +145,13 @@ fn folder_of(dir: &Path) -> Looked<Option<FolderFacts>> {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(shown(dir, &error)),
     };
+    // To read it does not suffice.
+    let used = [dir.to_owned(), dir.join("current")];
+    for used in &used[..1 + usize::from(current.is_some())] {
+        if access(used, Access::WRITE_OK | Access::EXEC_OK) == Err(Errno::ACCESS) {
+            return Err(format!("{}: this user may not write there", used.display()));
+        }
+    }
     let pools = current.into_iter().flatten().flatten().take(ENTRIES_MAX);
     let pools = pools.filter_map(|entry| entry.file_name().into_string().ok());
     let lock = text_if_any(&dir.join("in_use.lock"))?.unwrap_or_default();

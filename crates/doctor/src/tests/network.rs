@@ -173,7 +173,13 @@ fn ports_that_others_have() {
         [],
         "the node itself"
     );
-    assert_eq!(said("ports", &with(Some((7, true)), None)), []);
+    assert_eq!(said("ports", &with(Some((7, true)), Some(8))), []);
+    let other = one("ports", &with(Some((7, true)), None));
+    assert!(
+        other.2.contains("a DataNode on other directories"),
+        "{}",
+        other.2
+    );
     assert_eq!(said("ports", &with(None, Some(8))), []);
     assert_eq!(one("ports", &with(None, None)).0, Bad);
 }

@@ -129,6 +129,14 @@ fn a_disk_that_is_not_mounted() {
     second.mount.as_mut().expect("mounted").point = "/".into();
     let found = one("empty-mount-point", &facts(vec![first, second.clone()]));
     assert_eq!((found.0, found.1.as_str()), (Bad, "/data/2"));
+    // Its own storage is there: it was copied to a disk of its own, or its mount has moved.
+    let mut moved = second.clone();
+    if let Ok(Some(folder)) = &mut moved.folder {
+        let own = version("3", "a").replace("storageID=DS-3", "storageID=DS-2");
+        assert!(own.contains("DS-2"), "{own}");
+        (folder.version, folder.memory) = (Some(own), Some(memory.into()));
+    }
+    assert_eq!(said("empty-mount-point", &facts(vec![moved])), []);
     // Without a memory the table of the system tells.
     let mut alone = facts(vec![second]);
     let fstab = "# disks\nUUID=1 / ext4 defaults 0 1\nUUID=2 /data/2 xfs noatime 0 2\n";

@@ -19,7 +19,7 @@ use crate::error::{FINDING, LabError, USAGE};
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
     /// Which, or all: pairs, layouts, scaling, dfsio, domains, super, parity, degraded, netblock, pfs,
-    /// durability, native, streams, fscost, virtual-disks, hadiofs.
+    /// durability, native, streams, fscost, virtual-disks, hadiofs, snapshots.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -33,7 +33,7 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: Option<u16>,
     /// MiB that each client or stream writes and reads [default: 192; of `native`, `streams`,
-    /// `fscost` 4096, `virtual-disks`, `hadiofs` 1024, `pfs` 32].
+    /// `fscost` 4096, `virtual-disks`, `hadiofs`, `snapshots` 1024, `pfs` 32].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=65536))]
     mib: Option<u32>,
     /// Largest number of clients and nodes [default: 8, quick 2].

@@ -9,7 +9,7 @@ use hayloft_bench::fair::stock::Stock;
 use serde_json::json;
 
 use super::testbeds::{
-    about, bring_up, each_kind, hosts_as_racks, one_rack, slow_disks, storage_host,
+    about, bring_up, each_kind_in, hosts_as_racks, one_rack, slow_disks, storage_host,
 };
 use crate::describe::{Description, HostSpec};
 use crate::runner::options::ExperimentOptions;
@@ -151,12 +151,10 @@ fn described(options: &ExperimentOptions, kind: &str, local: bool) -> Descriptio
 }
 
 fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
-    PLACES.into_iter().try_for_each(|place| {
-        each_kind(run, (part, place), &mut |turn, kind| {
-            let described = described(turn.options, kind, place == LOCAL);
-            let testbed = bring_up(turn, described)?;
-            measure(turn, &testbed)
-        })
+    each_kind_in(run, part, &PLACES, &mut |turn, (place, kind)| {
+        let described = described(turn.options, kind, PLACES[place] == LOCAL);
+        let testbed = bring_up(turn, described)?;
+        measure(turn, &testbed)
     })
 }
 

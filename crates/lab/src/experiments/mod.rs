@@ -18,6 +18,7 @@ mod pairs;
 mod parity;
 mod pfs;
 mod remedies;
+mod snapshots;
 mod streams;
 mod super_node;
 mod testbeds;
@@ -26,7 +27,7 @@ mod virtual_disks;
 use crate::runner::Experiment;
 
 /// All of them, those first that help an operator most.
-pub const EXPERIMENTS: [Experiment; 16] = [
+pub const EXPERIMENTS: [Experiment; 17] = [
     durability::DURABILITY,
     domains::DOMAINS,
     pairs::PAIRS,
@@ -43,6 +44,7 @@ pub const EXPERIMENTS: [Experiment; 16] = [
     virtual_disks::VIRTUAL_DISKS,
     fscost::FSCOST,
     hadiofs::HADIOFS,
+    snapshots::SNAPSHOTS,
 ];
 
 #[cfg(test)]

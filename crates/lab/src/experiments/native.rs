@@ -64,8 +64,8 @@ fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
             let copies = u64::try_from(replicas).unwrap_or(1);
             let disk = WatchedDisk::mount(&turn.dir, HostedFileSystem::Ext4, copies * bytes)?;
             with_source(&disk, (accesses[at], replicas), turn.options, |source| {
-                let mut once = || stream_round(&disk, source, 1, (bytes, copies));
-                warm_round(turn, &row, &mut once)
+                let mut once = |bytes| stream_round(&disk, source, 1, (bytes, copies));
+                warm_round(turn, (row.as_str(), bytes), &mut once)
             })
         })?;
     }

@@ -5,7 +5,7 @@
 
 use hayloft_bench::fair::stock::Stock;
 
-use super::testbeds::{about, bring_up, each_kind, measure, one_rack, slow_disks, storage_host};
+use super::testbeds::{about, bring_up, each_kind_in, measure, one_rack, slow_disks, storage_host};
 use crate::describe::{Description, HostSpec};
 use crate::runner::options::ExperimentOptions;
 use crate::runner::record::PeerFigures;
@@ -110,19 +110,19 @@ fn described(way: &Way, kind: &str, options: &ExperimentOptions) -> Description 
 }
 
 fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
-    WAYS.iter().try_for_each(|way| {
-        each_kind(run, (part, way.name), &mut |turn, kind| {
-            let mut described = described(way, kind, turn.options);
-            described.workload.mib = turn.mib();
-            let testbed = bring_up(turn, described)?;
-            if let Some(kib) = way.read_ahead_kib {
-                read_ahead(&testbed, kib)?;
-            }
-            for phase in measure(turn, way.name, &testbed)? {
-                turn.add(phase.what, cpu_s_gib(&phase));
-            }
-            Ok(())
-        })
+    let names: Vec<&str> = WAYS.iter().map(|way| way.name).collect();
+    each_kind_in(run, part, &names, &mut |turn, (way, kind)| {
+        let way = &WAYS[way];
+        let mut described = described(way, kind, turn.options);
+        described.workload.mib = turn.mib();
+        let testbed = bring_up(turn, described)?;
+        if let Some(kib) = way.read_ahead_kib {
+            read_ahead(&testbed, kib)?;
+        }
+        for phase in measure(turn, way.name, &testbed)? {
+            turn.add(phase.what, cpu_s_gib(&phase));
+        }
+        Ok(())
     })
 }
 

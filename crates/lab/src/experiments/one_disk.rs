@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::runner::options::ExperimentOptions;
 use crate::runner::record::{PeerFigures, WARM};
-use crate::runner::{PeerTurn, Run};
+use crate::runner::{PeerTurn, Run, WARM_UP_MIB};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::lab_binary;
 use hayloft_testkit::machine;
@@ -170,19 +170,24 @@ pub(super) fn stream_round(
     Ok(done)
 }
 
-/// Gives what `once` gives in a turn's row, once two rounds in a row took the same time within 5 %,
-/// at most eight: a JVM compiles while it works. A round that does not count warms nothing.
+/// Gives what `once` gives of streams of so many bytes in a turn's row, once two rounds in a row
+/// took the same time within 5 %, at most eight: a JVM compiles while it works. Streams of those
+/// rounds are as short as in a round that does not count, which warms nothing.
 ///
 /// # Errors
 /// Those of `once`.
 pub(super) fn warm_round(
     turn: &mut PeerTurn<'_>,
-    row: &str,
-    once: &mut dyn FnMut() -> Result<Vec<(&'static str, PeerFigures)>>,
+    (row, each): (&str, u64),
+    once: &mut dyn FnMut(u64) -> Result<Vec<(&'static str, PeerFigures)>>,
 ) -> Result<()> {
     let seconds = |figures: &PeerFigures| figures.get("seconds").unwrap_or(0.0);
-    let warm = turn.warm_up(|_| Ok(once()?.iter().map(|(_, figures)| seconds(figures)).sum()))?;
-    for (what, figures) in once()? {
+    let short = each.min(u64::from(WARM_UP_MIB) << 20);
+    let warm = turn.warm_up(|_| {
+        let figures = once(short)?;
+        Ok(figures.iter().map(|(_, figures)| seconds(figures)).sum())
+    })?;
+    for (what, figures) in once(each)? {
         turn.give_in(row, what, figures.with(WARM, warm));
     }
     Ok(())

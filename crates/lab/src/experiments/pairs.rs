@@ -142,10 +142,7 @@ mod tests {
                 of("2", SPLIT_OURS, two),
                 of("8", SPLIT_OURS, eight),
             ];
-            let record = Record {
-                samples: samples.concat(),
-                ..Record::default()
-            };
+            let record = Record::signed(samples.concat());
             ExperimentPage::new(&SHOWN, &record).body(2)
         };
         let good = said(18.6, 70.0);

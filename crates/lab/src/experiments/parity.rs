@@ -261,10 +261,7 @@ mod tests {
                 )
             };
             let samples = vec![of(None, 40.0), of(Some(1024), burst)];
-            let record = Record {
-                samples,
-                ..Record::default()
-            };
+            let record = Record::signed(samples);
             ExperimentPage::new(&PARITY.shown, &record).body(2)
         };
         let good = bars(38.0);

@@ -83,6 +83,8 @@ impl Remedy {
             let manager = format!("{PACKAGE}.CombinedHostFileManager");
             set("dfs.namenode.hosts.provider.classname", manager);
             set("dfs.hosts", upgrade_domains_file(dir).display().to_string());
+            // Hadoop's own factor wants three hosts, and two are left when one has died.
+            set("dfs.namenode.upgrade.domain.factor", "2".into());
         }
         described
     }

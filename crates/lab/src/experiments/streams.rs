@@ -94,8 +94,8 @@ fn carry_out(run: &mut Run<'_>, _part: &str) -> Result<()> {
             let disk = WatchedDisk::mount(&turn.dir, file_system, COUNT_MAX * each)?;
             with_source(&disk, (ways[at], 1), turn.options, |source| {
                 COUNTS.into_iter().try_for_each(|streams| {
-                    let mut once = || stream_round(&disk, source, streams, (each, 1));
-                    warm_round(turn, &streams.to_string(), &mut once)
+                    let mut once = |each| stream_round(&disk, source, streams, (each, 1));
+                    warm_round(turn, (streams.to_string().as_str(), each), &mut once)
                 })
             })
         })?;

@@ -164,9 +164,28 @@ pub(super) fn each_kind(
     (part, row): (&str, &str),
     measure: &mut dyn FnMut(&mut PeerTurn<'_>, &str) -> Result<()>,
 ) -> Result<()> {
+    each_kind_in(run, part, &[row], &mut |turn, (_, kind)| {
+        measure(turn, kind)
+    })
+}
+
+/// The same in several rows, which are compared: all of them take turns in every round. `measure`
+/// is told the row's position and the kind.
+///
+/// # Errors
+/// The first of `measure`.
+pub(super) fn each_kind_in(
+    run: &mut Run<'_>,
+    part: &str,
+    rows: &[&str],
+    measure: &mut dyn FnMut(&mut PeerTurn<'_>, (usize, &str)) -> Result<()>,
+) -> Result<()> {
     let kinds = peers_on(Medium::Rotating);
-    let peers: Vec<_> = kinds.iter().map(|(peer, _)| (row, *peer)).collect();
-    run.rounds(part, &peers, &mut |turn, at| measure(turn, kinds[at].1))
+    let of_row = |row| kinds.iter().map(move |(peer, _)| (row, *peer));
+    let peers: Vec<_> = rows.iter().copied().flat_map(of_row).collect();
+    run.rounds(part, &peers, &mut |turn, at| {
+        measure(turn, (at / kinds.len(), kinds[at % kinds.len()].1))
+    })
 }
 
 /// Brings it up in the turn's directory, where an earlier one is taken down first.

@@ -22,7 +22,7 @@ use options::ExperimentOptions;
 use page::ExperimentPage;
 use record::{PeerSample, Record, SampleKey};
 use table::Shown;
-pub use turn::PeerTurn;
+pub use turn::{PeerTurn, WARM_UP_MIB};
 use turn::{label, slug};
 
 /// An experiment of the papers, or one of ours.
@@ -271,7 +271,6 @@ impl Run<'_> {
 #[cfg(test)]
 mod tests {
     use super::record::PeerFigures;
-    use super::turn::WARM_UP_MIB;
     use super::*;
 
     const RATES: Experiment = Experiment {

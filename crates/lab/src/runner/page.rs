@@ -304,11 +304,13 @@ impl<'a> ExperimentPage<'a> {
             Bar::Least(least) => (ratio >= least, format!("at least {least:.2}")),
             Bar::Most(most) => (ratio <= most, format!("at most {most:.2}")),
         };
-        let met = if met { "met" } else { "NOT met" };
-        let text = &want.text;
-        ratio
-            .is_finite()
-            .then(|| format!("- {text}: {ratio:.2} (asked: {asked}): {met}\n"))
+        let met = match (met, self.record.origin.signed()) {
+            (false, _) => "NOT met", // A loss is never hidden; a win needs data that is signed.
+            (true, Some(_)) => "met",
+            (true, None) => "not judged, as the data is not signed",
+        };
+        let line = || format!("- {}: {ratio:.2} (asked: {asked}): {met}\n", want.text);
+        ratio.is_finite().then(line)
     }
 
     /// The lines of a plot: a name and its points.
@@ -365,7 +367,10 @@ mod tests {
 
     /// Two rounds at these rates and this share of the processors.
     fn rounds(row: &str, peer: &str, mbs: [f64; 2], cpu: f64) -> Vec<PeerSample> {
-        let of = |mbs| PeerFigures::of([("mbs", mbs), ("cpu", cpu), ("late", 1.0)]);
+        let of = |mbs| {
+            PeerFigures::of([("mbs", mbs), ("cpu", cpu), ("late", 1.0), ("waited", 0.0)])
+                .with("disk_busy", 0.9)
+        };
         mbs.map(|mbs| PeerSample::first(("", row, peer, "write"), of(mbs)))
             .to_vec()
     }
@@ -396,21 +401,14 @@ mod tests {
             rounds("2", "stock-sync", [20.0, 22.0], 0.3),
             rounds("2", "Hayloft", [37.0, 40.0], 0.9),
         ];
-        let record = Record {
-            origin: DataOrigin {
-                commit: Some("abc".into()),
-                ..DataOrigin::default()
-            },
-            samples: samples.concat(),
-            ..Record::default()
-        };
+        let record = Record::signed(samples.concat());
         let page = ExperimentPage::new(&SHOWN, &record);
         let text = page.whole(None);
         for wanted in [
             "# Two peers\n\nThe raw data names no command.\n\nMeasured at `abc`",
             "| clients | peer | MB/s | of linear | of stock | late | limited by |\n",
-            "| 1 | stock-sync | 10.5 (10.0-11.0) | 100 % | - | 2 | none named |\n",
-            "| 1 | Hayloft | 20.5 (20.0-21.0) | 100 % | **1.41** | 2 | none named |\n",
+            "| 1 | stock-sync | 10.5 (10.0-11.0) | 100 % | - | 2 | disk |\n",
+            "| 1 | Hayloft | 20.5 (20.0-21.0) | 100 % | **1.41** | 2 | disk |\n",
             "| 2 | Hayloft | 38.5 (37.0-40.0)§ | 94 % | 1.83 | 2 | processor |\n",
             "- two to one: 1.88 (asked: at least 1.85): met\n",
             "\n§ processors limited it",

@@ -12,6 +12,8 @@ use hayloft_testkit::error::{Result, TestkitError};
 
 /// Figures with a meaning for marks, see [`Record::shares`].
 const SHARES: [&str; 5] = ["cpu", "waited", "disk_busy", "link", "peer"];
+/// Above this share of what could run, waiting for a processor was a limit.
+const HELD_UP: f64 = 0.2;
 /// 1 when peer and clients were warm, else 0.
 pub const WARM: &str = "warm";
 
@@ -216,14 +218,30 @@ impl Record {
     /// What was in use, as medians of the rounds.
     #[must_use]
     pub fn shares(&self, key: &SampleKey) -> Shares {
-        let [cpu, waited, disk, link, peer] =
-            SHARES.map(|figure| self.spread(key, figure).map(|spread| spread.median));
+        let median = |figure: &str| self.spread(key, figure).map(|spread| spread.median);
+        let [cpu, waited, disk, link, peer] = SHARES.map(median);
+        // Early data has how long threads waited of what they could run, and not of the time.
+        let waited = waited.or_else(|| median("held_up").filter(|share| *share > HELD_UP));
         Shares {
             cpu,
             waited,
             disk,
             link,
             peer,
+        }
+    }
+
+    /// One whose data is signed, for tests of what such data may claim.
+    #[cfg(test)]
+    pub fn signed(samples: Vec<PeerSample>) -> Self {
+        let origin = DataOrigin {
+            commit: Some("abc".into()),
+            ..DataOrigin::default()
+        };
+        Self {
+            origin,
+            samples,
+            ..Self::default()
         }
     }
 

@@ -11,7 +11,7 @@ use crate::workload::WorkloadOutcome;
 use hayloft_testkit::error::Result;
 
 /// Most of a client or stream in a round that does not count, MiB.
-pub(super) const WARM_UP_MIB: u32 = 256;
+pub const WARM_UP_MIB: u32 = 256;
 
 /// What a turn is called: part, row and peer.
 pub(super) fn label(key: &SampleKey) -> String {

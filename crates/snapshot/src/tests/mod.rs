@@ -109,6 +109,56 @@ async fn nodes_share_a_prefix_and_not_a_folder() {
 }
 
 #[tokio::test]
+async fn the_last_snapshot_that_lacks_nothing_stays() {
+    let (target, node) = (memory(), Node::new("uuid-1", "CID-1"));
+    node.fill(3);
+    let whole = node.create(&target).await.expect("created").snapshot;
+    std::fs::remove_file(node.data(2)).expect("its disk loses it");
+    let mut options = prune_options(1);
+    options.remove = true;
+    for _ in 0..2 {
+        let report = node.create(&target).await.expect("created");
+        assert_eq!(report.damaged, 1, "{:?}", report.problems);
+        let report = prune(&target, &options).await.expect("pruned");
+        assert_eq!((&report[0].kept[0], report[0].kept.len()), (&whole, 2));
+        assert_eq!(report[0].objects, 0);
+    }
+    // Where each lacks something, what one lacks another may have.
+    let (target, node) = (memory(), Node::new("uuid-1", "CID-1"));
+    node.fill(3);
+    std::fs::remove_file(node.data(2)).expect("lost");
+    for kept in 1..4 {
+        node.create(&target).await.expect("created");
+        let report = prune(&target, &options).await.expect("pruned");
+        assert_eq!((report[0].kept.len(), report[0].pruned.len()), (kept, 0));
+    }
+}
+
+/// What is left is wanted most then.
+#[tokio::test]
+async fn a_directory_that_cannot_be_read_is_left_out() {
+    let (target, node) = (memory(), Node::new("uuid-1", "CID-1"));
+    node.fill(3);
+    let broken = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(broken.path().join("current")).expect("makes");
+    std::fs::write(broken.path().join("current/VERSION"), "garbage").expect("writes");
+    let dirs = [
+        (broken.path().to_owned(), StorageType::Disk),
+        (node.root(), StorageType::Disk),
+    ];
+    let source = crate::nodes_on(&dirs).expect("a node").remove(0);
+    let report = create(&source, &target, &options(), &SnapshotProgress::default()).await;
+    let report = report.expect("created");
+    assert_eq!(
+        (report.replicas, report.damaged),
+        (3, 1),
+        "{:?}",
+        report.problems
+    );
+    crate::nodes_on(&dirs[..1]).expect_err("there is nothing else");
+}
+
+#[tokio::test]
 async fn two_runs_of_one_node_at_once_are_two_snapshots() {
     let ((target, _dir), node) = (directory_of("dir"), Node::new("uuid-1", "CID-1"));
     node.fill(6);
@@ -188,16 +238,19 @@ async fn another_cluster_is_refused() {
 #[tokio::test]
 async fn damaged_replicas_and_ram_disks_are_left_out() {
     let (target, node) = (memory(), Node::new("uuid-1", "CID-1"));
-    node.fill(3);
+    node.fill(4);
     node.flip_a_bit(1, 1001);
     std::fs::remove_file(node.meta(2, 1001)).expect("removes");
+    // What is left of its data fits the checksums: nothing, as after a power cut.
+    std::fs::write(node.data(3), "").expect("cut");
     let report = node.create(&target).await.expect("created");
     assert_eq!(
         (report.replicas, report.damaged),
-        (1, 2),
+        (1, 3),
         "{:?}",
         report.problems
     );
+    assert!(report.problems.iter().any(|p| p.contains("its data wants")));
     assert!(report.problems.iter().any(|p| p.contains("at byte")));
     assert!(report.problems.iter().any(|p| p.contains("no meta file")));
     verified(&target).await;

@@ -251,7 +251,7 @@ impl Node {
     pub fn replicas(&self) -> Replicas {
         let found = finalized_on(&self.root(), &self.pool.pool)
             .expect("reads")
-            .0;
+            .whole;
         let of = |replica: ReplicaOnDisk| {
             let read = |path| std::fs::read(path).expect("reads");
             let bytes = (read(replica.data()), read(replica.meta()), replica.pinned);

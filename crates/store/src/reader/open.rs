@@ -30,10 +30,10 @@ const ATTEMPTS_AT_ONCE: usize = 10;
 /// Chunk size that stands for "no checksums".
 const NULL_CHUNK_BYTES: u32 = 512;
 
-/// What to make of a finalized replica without meta file.
+/// What to make of a finalized replica without meta file, or whose files do not fit each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingMeta {
-    /// It is read without checksums: better for a client than nothing.
+    /// It is read as far as it goes: better for a client than nothing.
     Tolerated,
     /// It is `Corrupt`: a copy or a check would take damage for data.
     Refused,
@@ -74,7 +74,9 @@ pub(crate) async fn open_reader(
             ));
         }
         let attempt = match &slot {
-            Slot::Finalized(replica) => open_finalized(store, &pool, id, *replica).await,
+            Slot::Finalized(replica) => {
+                open_finalized(store, &pool, (id, *replica), missing_meta).await
+            }
             Slot::Live(live) => open_live(store, &pool, live, missing_meta).await,
         };
         let now = pool.map.get(id);
@@ -249,8 +251,8 @@ async fn read_sum(
 async fn open_finalized(
     store: &Arc<StoreState>,
     pool: &Arc<Pool>,
-    id: i64,
-    replica: FinalReplica,
+    (id, replica): (i64, FinalReplica),
+    missing_meta: MissingMeta,
 ) -> Result<ReplicaReader, StoreError> {
     let slice = pool.slice(replica.volume)?;
     let block = Block::new(id, replica.generation_stamp, replica.len);
@@ -262,6 +264,7 @@ async fn open_finalized(
         None => {
             let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
             let files = open_whole(store, &slice, pair, block).await?;
+            // Every replica that is protected has checksums.
             if mender.is_some() && files.meta.is_some() {
                 expect_sums(store, &slice, block, &files).await?;
             }
@@ -269,12 +272,17 @@ async fn open_finalized(
             files
         }
     };
+    // A data file that was cut short where a chunk ends fits its checksums, and lacks bytes.
+    let verified = missing_meta == MissingMeta::Refused && files.checksum.sum_size() > 0;
+    if verified && files.meta.is_some() {
+        expect_sums(store, &slice, block, &files).await?;
+    }
     let reader = whole_reader(store, pool, &slice, block, files);
     Ok(ReplicaReader { mender, ..reader })
 }
 
 /// Refuses a meta file that has not one checksum for each chunk: a byte of its header was changed,
-/// and a client would be told wrong sizes. Every replica that is protected has checksums.
+/// and a client would be told wrong sizes; or either file is shorter than it was.
 async fn expect_sums(
     store: &Arc<StoreState>,
     slice: &Arc<BlockPoolSlice>,

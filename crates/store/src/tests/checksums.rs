@@ -57,6 +57,25 @@ async fn a_missing_meta_file_is_tolerated_for_clients_only() {
     reported(&mut node, block(1, 1001, 3000)).await;
 }
 
+/// What is left fits its checksums, and would be copied as the whole.
+#[tokio::test]
+async fn a_data_file_that_lacks_whole_chunks_is_for_clients_only() {
+    let node = Node::new().await;
+    for (id, left) in [(1, 1024), (2, 0)] {
+        node.put(id, 1001, 3000).await;
+        let data = finalized(&node).join(format!("blk_{id}"));
+        let file = fs::OpenOptions::new().write(true).open(&data);
+        file.and_then(|file| file.set_len(left)).expect("cut");
+    }
+    let node = node.kill_and_start().await;
+    for id in [1, 2] {
+        let read = node.store.open_reader(&block(id, 1001, 0)).await;
+        read.expect("better than nothing");
+        let refused = node.store.open_verifiable(&block(id, 1001, 0)).await;
+        assert_eq!(Node::error_of(refused), StoreErrorKind::Corrupt);
+    }
+}
+
 #[tokio::test]
 async fn a_damaged_meta_header_is_an_error_for_every_reader() {
     let mut node = scanning().await;

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use hayloft_testkit::error::{Result, expect};
 use hayloft_testkit::files::flip_byte;
 use hayloft_testkit::mounts::TestMount;
+use hayloft_testkit::s3_server::{self, S3Server};
 use hayloft_testkit::suite::passed;
 use hayloft_testkit::{Outcome, TestkitError};
 use serde_json::Value;
 
 use crate::lab::{BLOCK, Lab, Said};
-use crate::server::{self, S3Server};
 
 /// Leaves a case when there is no server.
 macro_rules! needs_server {
@@ -228,7 +228,7 @@ pub fn missing_and_altered(lab: &mut Lab) -> Result<Outcome> {
 }
 
 pub fn credentials_that_end(lab: &mut Lab) -> Result<Outcome> {
-    let program = match server::program() {
+    let program = match s3_server::program() {
         Ok(program) => program,
         Err(why) => return Ok(Outcome::Skipped(why)),
     };
@@ -242,13 +242,13 @@ pub fn credentials_that_end(lab: &mut Lab) -> Result<Outcome> {
 }
 
 pub fn a_server_that_is_gone(lab: &mut Lab) -> Result<Outcome> {
-    let program = match server::program() {
+    let program = match s3_server::program() {
         Ok(program) => program,
         Err(why) => return Ok(Outcome::Skipped(why)),
     };
     let to = lab.prefix();
     let mut gone = S3Server::start(&program, lab.cluster.dir(), None)?;
-    let unknown = to.replace(server::BUCKET, "not-made");
+    let unknown = to.replace(s3_server::BUCKET, "not-made");
     refused(
         &lab.snapshot_on(&gone, "create", &unknown)?,
         2,

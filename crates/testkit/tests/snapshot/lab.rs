@@ -7,10 +7,9 @@ use hayloft_testkit::error::{Result, expect};
 use hayloft_testkit::files::WrittenFiles;
 use hayloft_testkit::hadoop::hayloft_binary;
 use hayloft_testkit::node::Kind;
+use hayloft_testkit::s3_server::{self, S3Server};
 use hayloft_testkit::{Cluster, Driver, NodeSpec, TestkitError, VolumeSpec};
 use serde_json::Value;
-
-use crate::server::{self, S3Server};
 
 /// Block size of clients, bytes: more than goes to a store in one part.
 pub const BLOCK: u64 = 12 << 20;
@@ -43,7 +42,7 @@ pub fn start() -> Result<Lab> {
         .node(spec)
         .start()?;
     let fs = cluster.driver()?;
-    let server = match server::program() {
+    let server = match s3_server::program() {
         Ok(program) => Ok(S3Server::start(&program, cluster.dir(), None)?),
         Err(why) => Err(why),
     };
@@ -68,7 +67,7 @@ impl Lab {
     /// A place of its own in the server's bucket.
     pub fn prefix(&mut self) -> String {
         self.prefixes += 1;
-        format!("s3://{}/case-{}", server::BUCKET, self.prefixes)
+        format!("s3://{}/case-{}", s3_server::BUCKET, self.prefixes)
     }
 
     /// A directory of its own.

@@ -6,7 +6,6 @@
 
 mod cases;
 mod lab;
-mod server;
 mod service;
 
 use std::process::ExitCode;

@@ -79,9 +79,11 @@ impl StreamAccess {
         let mut spec = NodeSpec::new(Kind::Hayloft).volumes(vec![volume]);
         spec.conf = ours(Medium::Rotating, false);
         if self == Self::Unscheduled {
-            // A flash disk has no turns. What is handed in at once stays as on a rotating one.
+            // A flash disk has no turns. All else stays as on a rotating one: what is handed in at
+            // once, and that writes go through the page cache.
             spec.conf
                 .set("hayloft.io.media", "flash")
+                .set("hayloft.io.engine", "posix")
                 .set("hayloft.io.quantum", "32m");
         }
         spec

@@ -120,10 +120,7 @@ mod tests {
     use crate::runner::record::{PeerFigures, PeerSample, Record};
 
     fn judged(samples: Vec<PeerSample>) -> Vec<String> {
-        let record = Record {
-            samples,
-            ..Record::default()
-        };
+        let record = Record::signed(samples);
         let text = ExperimentPage::new(&PFS.shown, &record).body(2);
         text.lines()
             .filter(|line| line.contains("(asked: "))

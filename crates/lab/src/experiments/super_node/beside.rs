@@ -150,10 +150,7 @@ mod tests {
         };
         let said = |ours| {
             let samples = vec![of("stock-sync", 100.0, 9.0, 1200.0), ours];
-            let record = Record {
-                samples,
-                ..Record::default()
-            };
+            let record = Record::signed(samples);
             ExperimentPage::new(&SHOWN, &record).body(2)
         };
         let good = said(of(OURS, 100.0, 3.0, 200.0));

@@ -1,24 +1,29 @@
-//! A server of S3 on this host: moto's.
+//! A server of S3 on this host: moto's. It checks no signatures unless it is told to, nor the
+//! CRC-32C that objects are sent with, and keeps them in memory.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::repository_root;
-use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{TestkitError, ports, process};
+use crate::error::{Result, TestkitError};
+use crate::hadoop::repository_root;
+use crate::wait::{self, Seen};
+use crate::{ports, process};
 
 /// The one bucket.
 pub const BUCKET: &str = "hayloft";
 
 /// A running server.
+#[derive(Debug)]
 pub struct S3Server {
     process: process::Process,
     port: u16,
 }
 
-/// The server's program, or why there is none.
+/// The server's program, fetched where it is not there yet.
+///
+/// # Errors
+/// Why there is none.
 pub fn program() -> std::result::Result<String, String> {
     let script = repository_root().join("scripts/fetch-s3-server");
     let output = Command::new(&script).output();
@@ -34,6 +39,9 @@ pub fn program() -> std::result::Result<String, String> {
 impl S3Server {
     /// Starts one with an empty bucket. It answers so many requests of anyone, and refuses
     /// the rest, as if credentials had ended; all where there is no number.
+    ///
+    /// # Errors
+    /// When it does not come up.
     pub fn start(program: &str, dir: &Path, free_requests: Option<u32>) -> Result<Self> {
         let port = ports::free()?;
         let argv = [program, "-H", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned);
@@ -70,6 +78,7 @@ impl S3Server {
     }
 
     /// What a client of it has in its environment.
+    #[must_use]
     pub fn env(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL", self.endpoint()),
@@ -79,6 +88,9 @@ impl S3Server {
     }
 
     /// Ends it, and all that it has.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
     pub fn kill(&mut self) -> Result<()> {
         self.process.kill()?;
         Ok(())

@@ -19,10 +19,44 @@ const LACKING: i32 = 2;
 /// The longest, on a machine that others use too.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-fn main() -> ExitCode {
-    Suite::run("experiments", |suite| {
-        for experiment in EXPERIMENTS {
-            suite.case(experiment.name, move || quick(experiment.name));
+/// All experiments, in groups that each take at most half an hour.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("experiments_hosts", &["domains", "pairs", "scaling"]),
+    (
+        "experiments_failures",
+        &["durability", "parity", "degraded", "snapshots"],
+    ),
+    ("experiments_jobs", &["super", "dfsio", "netblock"]),
+    (
+        "experiments_disks",
+        &[
+            "layouts",
+            "pfs",
+            "native",
+            "streams",
+            "virtual-disks",
+            "fscost",
+            "hadiofs",
+        ],
+    ),
+];
+
+/// Runs a group.
+pub fn run(group: &'static str) -> ExitCode {
+    Suite::run(group, |suite| {
+        let mut all: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        let mut known = EXPERIMENTS.map(|experiment| experiment.name);
+        all.sort_unstable();
+        known.sort_unstable();
+        expect(all == known, || format!("not one group for each: {all:?}"))?;
+        for (_, names) in GROUPS.iter().filter(|(name, _)| *name == group) {
+            for name in *names {
+                suite.case(*name, move || quick(name));
+            }
         }
         Ok(())
     })
