@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use hayloft_client::login;
 use hayloft_conf::{Configuration, SharedConfig, VirtualNode, keys};
 use hayloft_node::daemon;
 use hayloft_store::StartOption;
@@ -42,6 +43,9 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
 /// network.
 fn usable(config: &Configuration) -> Result<(), CliError> {
     config.refuse_unprotected()?;
+    config.refuse_half_secure()?;
+    let correct = |why| CliError::new(why, "core-site.xml", "correct it");
+    login::refuse_unusable(config).map_err(correct)?;
     config.virtual_nodes()?;
     hayloft_conf::namenodes(config)?;
     Ok(())

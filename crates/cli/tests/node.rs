@@ -134,7 +134,7 @@ fn protection_that_is_demanded_and_missing_is_not_ignored() {
         &[],
     );
     assert!(
-        said.contains("Kerberos") && said.contains("unprotected"),
+        said.contains("dfs.datanode.kerberos.principal is not set"),
         "{said}"
     );
     let said = refused(

@@ -5,6 +5,7 @@
 //! | `namenodes` | calls to the active one of a group |
 //! | `node_link` | a connection to the data transfer port of any node |
 //! | `block_range` | bytes of one replica, verified as they come |
+//! | [`login`] | who a node or a command is to servers, with Kerberos |
 //! | `locate_blocks` | where the blocks of a file are, and how long it is |
 //! | `file_reader` | a range of a file, from replicas that can be read |
 //! | `group_reader` | the same of a striped block group, decoded where units are lost |
@@ -37,6 +38,7 @@ mod file_writer;
 mod group_reader;
 mod group_writer;
 mod locate_blocks;
+pub mod login;
 mod namenodes;
 mod node_link;
 mod places_for_files;
@@ -90,6 +92,7 @@ impl ClientSettings {
         let call_timeout = config.get(&keys::IPC_RPC_TIMEOUT);
         Self {
             rpc: RpcOptions {
+                security: None,
                 user: String::new(),
                 real_user: None,
                 connect_timeout: config.get(&keys::IPC_CONNECT_TIMEOUT),

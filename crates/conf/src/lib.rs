@@ -17,6 +17,7 @@
 //! | `running_configuration` | the snapshot of now, and reading the files again |
 //! | `namenodes`, `web_address` | name services, addresses of NameNodes and of their pages |
 //! | `virtual_nodes` | several nodes in one process, a configuration for each |
+//! | `kerberos` | what a node with Kerberos needs besides |
 //! | `review` | what the files ask for that is not done here: warnings, refusals |
 //! | `unsupported` | the keys without effect, and what a JVM's files ask for |
 //! | `print` | reports |
@@ -26,6 +27,7 @@ mod choice;
 mod configuration;
 mod data_dir;
 mod error;
+mod kerberos;
 mod key;
 pub mod keys;
 mod namenodes;

@@ -146,11 +146,16 @@ impl Configuration {
             });
         }
         let authentication = self.get(&keys::SECURITY_AUTHENTICATION);
+        let authentication = if authentication.is_empty() {
+            "simple"
+        } else {
+            &authentication
+        };
         let demands = [
             (
                 keys::SECURITY_AUTHENTICATION.name(),
-                !authentication.is_empty() && !authentication.eq_ignore_ascii_case("simple"),
-                "Kerberos authentication",
+                !authentication.eq_ignore_ascii_case("simple") && !self.has_kerberos(),
+                "an authentication other than simple and kerberos",
             ),
             (
                 keys::SECURITY_AUTHORIZATION.name(),
@@ -357,7 +362,7 @@ mod tests {
     #[test]
     fn demanded_protection_refuses_to_start() {
         for (key, value) in [
-            ("hadoop.security.authentication", "kerberos"),
+            ("hadoop.security.authentication", "token"),
             ("hadoop.security.authorization", "true"),
             ("dfs.encrypt.data.transfer", "true"),
             ("dfs.data.transfer.protection", "privacy"),

@@ -78,7 +78,6 @@ const LAZY_PERSIST: &str = "LAZY_PERSIST files go to disk at once";
 const DISK_BALANCER: &str = "disk balancer plans are refused";
 const HTTP: &str = "the web port has no such setting yet";
 const SASL: &str = "data transfer has no SASL here";
-const KERBEROS: &str = "there is no Kerberos here";
 const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
 const RECONNECT: &str = "the node tries to reach a NameNode for ever";
 const LOCKS: &str = "no lock is held across I/O here";
@@ -140,11 +139,6 @@ static DATANODE: &[Group] = &[
         "dfs.encrypt.data.overwrite.downstream.derived.qop=false",
         "dfs.data.transfer.saslproperties.resolver.class=",
         "dfs.trustedchannel.resolver.class=",
-    ]),
-    ignoring("RPC has no SASL here").of(&["hadoop.rpc.protection=authentication"]),
-    ignoring(KERBEROS).of(&[
-        "dfs.datanode.kerberos.principal=",
-        "dfs.datanode.keytab.file=",
     ]),
     ignoring(JAVA_CLASS).of(&["dfs.datanode.plugins=", "dfs.datanode.fsdataset.factory="]),
     ignoring(LAZY_PERSIST).of(&["dfs.datanode.ram.disk.replica.tracker="]),

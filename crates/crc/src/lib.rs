@@ -7,8 +7,9 @@
 //! processor has wide registers, carry-less multiplication does it (docs/decisions/0022), else the
 //! CRC instruction (docs/decisions/0018).
 //!
-//! It stands alone because it has the only unsafe code outside `hayloft-io`. This calls functions
-//! for processors that have what they use, loads registers, and gives a hint to the caches.
+//! It stands alone because it has the only unsafe code outside `hayloft-io` and `hayloft-gss`. This
+//! calls functions for processors that have what they use, loads registers, and gives a hint to the
+//! caches.
 
 #[cfg(target_arch = "x86_64")]
 mod lanes;

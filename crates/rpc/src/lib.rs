@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`client`] | calls to a NameNode or another DataNode |
+//! | [`security`] | Kerberos: logins, names, what protects the bytes |
 //! | [`server`] | the port that callers connect to; a [`server::Service`] answers them |
 //! | [`log_limit`] | a bound on log lines that a peer can cause |
 //! | [`repeated_failures`] | failures that repeat: when to log them, when to try again |
@@ -12,6 +13,7 @@
 pub mod client;
 pub mod log_limit;
 pub mod repeated_failures;
+pub mod security;
 pub mod server;
 
 pub use client::{RpcClient, RpcConnection, RpcError, RpcOptions, bind_to, current_user};
@@ -21,3 +23,4 @@ pub use hayloft_wire::rpc::names::{
 };
 pub use log_limit::LogLimit;
 pub use repeated_failures::{AcceptTrouble, Trouble};
+pub use security::{KerberosLogin, LoginSource, RpcQuality, RpcSecurity, ServerPrincipal};

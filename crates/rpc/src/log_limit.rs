@@ -39,9 +39,26 @@ impl LogLimit {
     }
 }
 
+/// Most characters of a stranger's words in a line.
+const WORDS_MAX: usize = 200;
+
+/// A stranger's words as a line may have them: short, and without control characters.
+#[must_use]
+pub fn words(text: &str) -> String {
+    let short = text.chars().take(WORDS_MAX);
+    short.flat_map(char::escape_debug).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_words_of_strangers_are_cut_and_escaped() {
+        assert_eq!(words("KERBEROS"), "KERBEROS");
+        assert_eq!(words("a\nb\u{1b}"), "a\\nb\\u{1b}");
+        assert_eq!(words(&"x".repeat(1000)).len(), WORDS_MAX);
+    }
 
     #[test]
     fn a_flood_of_lines_is_cut() {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hayloft_client::login;
 use hayloft_conf::{Configuration, NameService};
-use hayloft_rpc::{Protocol, RpcClient, RpcError, RpcOptions};
+use hayloft_rpc::{Protocol, RpcClient, RpcError, RpcOptions, RpcSecurity};
 use hayloft_wire::proto::file_status::HdfsFileStatus;
 use hayloft_wire::proto::hdfs::StorageType;
 use hayloft_wire::proto::namespace::*;
@@ -49,14 +50,18 @@ impl ActiveNameNode {
     ///
     /// # Errors
     /// No NameNode is configured, several name services are and none was named, or the cluster
-    /// wants Kerberos.
+    /// wants what is not served.
     pub fn of(config: &Configuration, service: Option<&str>) -> Result<Self, CliError> {
         config.refuse_unprotected()?;
         let services = hayloft_conf::namenodes(config)?;
         let service = choose(services, service)?;
+        let options = RpcOptions {
+            security: security(config)?,
+            ..RpcOptions::default()
+        };
         let client = |address: &hayloft_conf::HostPort| {
             let protocol: Protocol = CLIENT_NAMENODE_PROTOCOL;
-            RpcClient::new(address.to_string(), protocol, RpcOptions::default())
+            RpcClient::new(address.to_string(), protocol, options.clone())
         };
         let clients: Vec<RpcClient> = service.namenodes.iter().map(|n| client(&n.rpc)).collect();
         let name = service.id.unwrap_or_else(|| {
@@ -230,6 +235,12 @@ pub fn choose(services: Vec<NameService>, named: Option<&str>) -> Result<NameSer
     }
 }
 
+/// How the command says who runs it: with a ticket, where the cluster has Kerberos.
+fn security(config: &Configuration) -> Result<Option<RpcSecurity>, CliError> {
+    login::command_to_namenodes(config)
+        .map_err(|why| CliError::new(why, "core-site.xml", "correct it"))
+}
+
 /// Whether another NameNode, or the same a little later, may answer.
 fn goes_elsewhere(error: &RpcError) -> bool {
     error.is_standby()
@@ -243,9 +254,11 @@ fn goes_elsewhere(error: &RpcError) -> bool {
 /// An error of a call as the user is told it.
 pub fn refused(doing: &str, path: &str, error: &RpcError) -> CliError {
     let advice = if error.is_remote("AccessControlException") {
-        "run it as the superuser of HDFS (HADOOP_USER_NAME)"
+        "run it as the superuser of HDFS (HADOOP_USER_NAME, or kinit where there is Kerberos)"
     } else if error.is_remote("SafeModeException") {
         "wait until the NameNode has left safe mode"
+    } else if matches!(error, RpcError::Unproven { .. }) {
+        "run kinit, and compare core-site.xml with the NameNode's"
     } else if error.remote_class().is_some() {
         "its log says more"
     } else {
@@ -291,6 +304,8 @@ mod tests {
             ("fs.defaultFS", "hdfs://nn"),
             ("hadoop.security.authentication", "kerberos"),
         ];
-        assert!(of(&kerberos, None).is_err());
+        let refused = of(&kerberos, None).expect_err("no principal").to_string();
+        let told = "dfs.namenode.kerberos.principal is not set";
+        assert!(refused.contains(told), "{refused}");
     }
 }

@@ -33,9 +33,17 @@ pub struct PoolNameNode {
 
 impl ConfiguredNameNodes {
     /// # Errors
-    /// None is configured, or the cluster wants Kerberos.
+    /// None is configured, or the cluster has Kerberos: its web pages are not asked in clear, and
+    /// replicas go on what they say.
     pub fn of(config: &Configuration) -> Result<Self, CliError> {
         config.refuse_unprotected()?;
+        if config.has_kerberos() {
+            return Err(CliError::new(
+                "the web pages of a NameNode with Kerberos are not asked by this version",
+                "hadoop.security.authentication",
+                "leave the trash to the nodes, which empty it in time",
+            ));
+        }
         let mut addresses = Vec::new();
         for service in hayloft_conf::namenodes(config)? {
             let id = service.id.as_deref();
@@ -169,6 +177,19 @@ mod tests {
                 .expect_err("refused")
                 .contains("HADOOP_USER_NAME")
         );
+    }
+
+    #[test]
+    fn no_page_is_believed_where_there_is_kerberos() {
+        let with = |authentication| {
+            let nn = ("fs.defaultFS", "hdfs://nn:9000");
+            let security = ("hadoop.security.authentication", authentication);
+            let config = Configuration::from_properties([nn, security]).expect("valid");
+            ConfiguredNameNodes::of(&config)
+        };
+        assert!(with("simple").is_ok());
+        let refused = with("kerberos").err().expect("refused").to_string();
+        assert!(refused.contains("Kerberos are not asked"), "{refused}");
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! - `namenode`: towards NameNodes: names, heartbeats, reports
 //! - `storage`: volumes: directories, space, choice, failure, scanners
-//! - `system`: identity, addresses, security mode and what belongs to the process
+//! - `security`: who is who: Kerberos, names, and what protects RPC
+//! - `system`: identity, addresses, demanded protection and what belongs to the process
 //! - `transfer`: data transfer: limits, timeouts, throttles, page cache, pipeline, recovery
 //! - `web`: the web port: WebHDFS, and who may use it
 //!
 //! Names and defaults are those of Apache Hadoop 3.5.0; keys of our own begin with `hayloft.`.
 
 mod namenode;
+mod security;
 mod snapshot;
 mod storage;
 mod system;
@@ -16,6 +18,7 @@ mod transfer;
 mod web;
 
 pub use namenode::*;
+pub use security::*;
 pub use snapshot::*;
 pub use storage::*;
 pub use system::*;
@@ -49,9 +52,10 @@ pub fn all() -> impl Iterator<Item = &'static AnyKey> {
 }
 
 /// The tables of keys with their headings.
-pub(super) fn subjects() -> [(&'static str, &'static [&'static AnyKey]); 6] {
+pub(super) fn subjects() -> [(&'static str, &'static [&'static AnyKey]); 7] {
     [
         ("Process, ports and security", system::TABLE),
+        ("Kerberos", security::TABLE),
         ("NameNodes and reports", namenode::TABLE),
         ("Data transfer", transfer::TABLE),
         ("Volumes", storage::TABLE),

@@ -56,8 +56,6 @@ keys! {
         "Groups set here rather than looked up in the system: `user=group,group;user=`.");
     GROUPS_CACHE: Duration = ("hadoop.security.groups.cache.secs", "300",
         "How long a user's groups are kept.").seconds();
-    SECURITY_AUTHENTICATION: String = ("hadoop.security.authentication", "simple",
-        "Only `simple` is served.");
     SECURITY_AUTHORIZATION: bool = ("hadoop.security.authorization", "false",
         "Service-level authorization. A node does not start with it.");
     BLOCK_ACCESS_TOKEN_ENABLE: bool = ("dfs.block.access.token.enable", "false",

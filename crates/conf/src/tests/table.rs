@@ -70,7 +70,9 @@ fn every_key_has_an_effect_or_says_that_it_has_none() {
     let (mut table, mut used) = (String::new(), String::new());
     sources(&root.join("src/keys"), &mut table);
     sources(&root.join("../node/src"), &mut used);
+    sources(&root.join("../client/src"), &mut used);
     for file in [
+        "kerberos.rs",
         "namenodes.rs",
         "review.rs",
         "virtual_nodes.rs",

@@ -4,7 +4,7 @@
 //! only NameNodes and clients read are left out. So are those whose effect cannot be seen from
 //! outside (buffer sizes, hash functions).
 
-use super::{Group, KERBEROS, ignoring};
+use super::{Group, ignoring};
 
 const GROUPS: &str =
     "groups come from the system's users and hadoop.user.group.static.mapping.overrides";
@@ -16,7 +16,10 @@ const IDLE: &str = "idle connections close after ipc.client.connection.maxidleti
 const RETRIES: &str = "the node tries to reach a NameNode for ever";
 const METRICS: &str = "the RPC server has no such figures yet";
 const HTTP: &str = "the web port has no such setting yet";
-const NO_SASL: &str = "RPC has no SASL here";
+const NO_RESOLVER: &str = "RPC is protected as hadoop.rpc.protection says, for every address";
+const LOGIN: &str = "the node logs in again at 80 % of its ticket's life, and at most each minute";
+const NO_FALLBACK: &str = "with Kerberos, a server that proves nothing is never called";
+const SASL_RETRIES: &str = "the node tries to reach a NameNode for ever";
 
 /// The table.
 pub(super) static COMMON: &[Group] = &[
@@ -34,19 +37,15 @@ pub(super) static COMMON: &[Group] = &[
         "hadoop.security.groups.shell.command.timeout=0s",
     ]),
     ignoring(METRICS).of(&["hadoop.user.group.metrics.percentiles.intervals="]),
-    ignoring(KERBEROS).of(&[
-        "hadoop.security.auth_to_local=",
-        "hadoop.security.auth_to_local.mechanism=hadoop",
-    ]),
     ignoring("who may act for whom is read from hadoop.proxyuser.* only")
         .of(&["hadoop.security.impersonation.provider.class="]),
-    ignoring(KERBEROS).of(&["hadoop.kerberos.="]),
-    ignoring(NO_SASL).of(&[
+    ignoring(LOGIN).of(&["hadoop.kerberos.="]),
+    ignoring(NO_RESOLVER).of(&[
         "hadoop.security.saslproperties.resolver.class=",
         "hadoop.security.sasl.=",
-        "ipc.client.fallback-to-simple-auth-allowed=false",
-        "ipc.client.connect.max.retries.on.sasl=5",
     ]),
+    ignoring(NO_FALLBACK).of(&["ipc.client.fallback-to-simple-auth-allowed=false"]),
+    ignoring(SASL_RETRIES).of(&["ipc.client.connect.max.retries.on.sasl=5"]),
     // Names and sockets.
     ignoring(HOST_NAME).of(&[
         "hadoop.security.dns.interface=",

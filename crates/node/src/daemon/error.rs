@@ -33,6 +33,9 @@ pub enum StartError {
     /// The web port cannot be served as the configuration asks.
     #[error("the web port: {0}")]
     Web(String),
+    /// The node cannot prove who it is.
+    #[error("the node cannot log in with Kerberos: {0}")]
+    Kerberos(String),
     /// This build has not what the configuration asks for.
     #[error("{0}")]
     Refused(String),

@@ -44,7 +44,9 @@ use self::process_limits::{ClientShares, Taken};
 use self::start_to_stop::{Machinery, Opened, Running, span_of};
 use crate::store_config::{self, write_memory};
 use crate::xceiver::{Settings, XceiverShared};
+use hayloft_client::login;
 use hayloft_conf::{Configuration, NodeName, SharedConfig, VirtualNode};
+use hayloft_rpc::KerberosLogin;
 
 /// How long the look at the directories may take.
 const LOOK: Duration = Duration::from_secs(10);
@@ -66,6 +68,7 @@ pub async fn run(
     let current = config.current();
     // Asked again here: whatever started this must not get an unprotected node.
     current.refuse_unprotected()?;
+    current.refuse_half_secure()?;
     let nodes = current.virtual_nodes()?;
     if let Some(why) = crate::snapshots::refusal(&current) {
         return Err(StartError::Refused(why));
@@ -74,6 +77,12 @@ pub async fn run(
     warnings.extend(look_at_directories(&current).await?);
     for line in warnings {
         warn!("{line}");
+    }
+    // Before anything is locked: a node that cannot say who it is serves no client.
+    tokio::select! {
+        logged_in = log_in(&current, &nodes, &shutdown) => logged_in?,
+        // A KDC that says nothing holds up no stop.
+        () = shutdown.cancelled() => return Ok(()),
     }
     let machinery = machinery(&current, &nodes);
     let planned = planned(config, nodes);
@@ -106,6 +115,44 @@ pub async fn run(
         outcome
     }));
     verdict(outcomes.await, &shutdown)
+}
+
+/// Logs the node in, or each virtual one.
+async fn log_in(
+    config: &Configuration,
+    nodes: &[VirtualNode],
+    shutdown: &CancellationToken,
+) -> Result<(), StartError> {
+    let alone = nodes.is_empty().then_some(config);
+    let mut logins: Vec<Arc<KerberosLogin>> = Vec::new();
+    for config in alone
+        .into_iter()
+        .chain(nodes.iter().map(|node| &node.config))
+    {
+        let login = login::log_node_in(config).await;
+        if let Some(login) = login.map_err(StartError::Kerberos)?
+            && !logins.iter().any(|known| Arc::ptr_eq(known, &login))
+        {
+            stay_logged_in(Arc::clone(&login), shutdown.clone());
+            logins.push(login);
+        }
+    }
+    Ok(())
+}
+
+/// Has a login renewed until the process stops.
+fn stay_logged_in(login: Arc<KerberosLogin>, shutdown: CancellationToken) {
+    let stop = shutdown.clone().cancelled_owned();
+    let renewing = unbroken("login with Kerberos", stop, move || {
+        let (login, stop) = (Arc::clone(&login), shutdown.clone());
+        async move {
+            tokio::select! {
+                () = login.keep_fresh() => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    });
+    tokio::spawn(renewing);
 }
 
 /// What clients may take of the process's descriptors, with a line in the log when that is little.

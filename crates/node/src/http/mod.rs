@@ -51,7 +51,7 @@ use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use hayloft_conf::{SharedConfig, keys};
+use hayloft_conf::SharedConfig;
 use hayloft_io::disk::DiskStats;
 use hayloft_protection::ParityStatus;
 use hayloft_rpc::server::RpcStats;
@@ -235,10 +235,10 @@ async fn conf(State(host): Web, RawQuery(query): RawQuery, headers: HeaderMap) -
     }
 }
 
-/// With service-level authorization the log, and what goes into it, is for administrators. No
-/// caller can be known as one before there is authentication.
+/// With Kerberos the log, and what goes into it, is for administrators. No caller can be known as
+/// one before this port has authentication.
 fn refused(config: &SharedConfig) -> Option<Response> {
-    let forbidden = config.get(&keys::SECURITY_AUTHORIZATION);
+    let forbidden = config.current().has_kerberos();
     forbidden.then(|| StatusCode::FORBIDDEN.into_response())
 }
 
@@ -269,10 +269,10 @@ mod tests {
 
     #[test]
     fn the_log_is_for_administrators_where_there_are_any() {
-        for (on, code) in [("false", None), ("true", Some(StatusCode::FORBIDDEN))] {
-            let config = Configuration::from_properties([("hadoop.security.authorization", on)]);
+        for (how, code) in [("simple", None), ("kerberos", Some(StatusCode::FORBIDDEN))] {
+            let config = Configuration::from_properties([("hadoop.security.authentication", how)]);
             let refusal = refused(&SharedConfig::new(config.expect("valid")));
-            assert_eq!(refusal.map(|refusal| refusal.status()), code, "{on}");
+            assert_eq!(refusal.map(|refusal| refusal.status()), code, "{how}");
         }
     }
 

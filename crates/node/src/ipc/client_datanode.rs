@@ -21,7 +21,6 @@ use tracing::info;
 use hayloft_wire::rpc::names;
 
 use super::context::{Context, decode, impossible};
-use super::permissions::short_name;
 use super::reconfiguration_protocol;
 use crate::security::TokenRefused;
 use hayloft_conf::HostPort;
@@ -158,7 +157,7 @@ fn local_path(
     caller: &Caller,
     _request: &GetBlockLocalPathInfoRequest,
 ) -> Result<Bytes, RpcFault> {
-    let user = caller.user.as_deref().map(short_name).unwrap_or_default();
+    let user = cx.users.short_name(caller).unwrap_or_default();
     let allowed = cx.host.config().current().text(LOCAL_PATH_USERS);
     let listed = allowed
         .iter()

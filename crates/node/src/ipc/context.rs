@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hayloft_client::login;
+use hayloft_rpc::server::RpcServerSecurity;
 use hayloft_rpc::server::fault::RpcFault;
 use hayloft_wire::frame;
 use hayloft_wire::ids::IdError;
@@ -16,6 +18,8 @@ use super::permissions::Users;
 pub(super) struct Context {
     pub(super) host: Arc<dyn Host>,
     pub(super) users: Users,
+    /// With what callers prove who they are; `None`: they are believed.
+    pub(super) security: Option<Arc<RpcServerSecurity>>,
     pub(super) reconfiguration: Reconfiguration,
 }
 
@@ -23,6 +27,7 @@ impl Context {
     pub(super) fn new(host: Arc<dyn Host>) -> Self {
         Self {
             users: Users::new(host.config().clone()),
+            security: login::node_for_callers(&host.config().current()),
             reconfiguration: Reconfiguration::default(),
             host,
         }

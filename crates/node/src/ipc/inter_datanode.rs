@@ -13,9 +13,16 @@ use hayloft_wire::rpc::names;
 
 use super::context::{Context, decode, impossible};
 use crate::recovery::when_another_leads;
+use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::RpcFault;
 
-pub(super) async fn call(cx: &Context, method: &str, request: Bytes) -> Result<Bytes, RpcFault> {
+pub(super) async fn call(
+    cx: &Context,
+    caller: &Caller,
+    method: &str,
+    request: Bytes,
+) -> Result<Bytes, RpcFault> {
+    cx.users.require_datanode(caller).await?;
     match method {
         "initReplicaRecovery" => init(cx, decode(request)?).await,
         "updateReplicaUnderRecovery" => update(cx, decode(request)?).await,

@@ -1,5 +1,8 @@
 //! Who may do what: the superuser check of administrative calls, and acting for other users.
 //!
+//! With Kerberos, callers have the names of their principals, and short names by
+//! `hadoop.security.auth_to_local`. Without, a short name is what comes before `/` and `@`.
+//!
 //! Groups come from the system's user database through `id`, as Hadoop's default mapping does it.
 //! So every source that the machine knows (files, LDAP, SSSD) counts. Answers are kept for a while.
 
@@ -11,11 +14,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
+use hayloft_client::login;
 use hayloft_conf::{Configuration, SharedConfig, keys};
 use hayloft_io::locks::lock;
 use hayloft_rpc::current_user;
+use hayloft_rpc::log_limit::words;
+use hayloft_rpc::security::name_rules::NameRules;
 use hayloft_rpc::server::Caller;
-use hayloft_rpc::server::fault::RpcFault;
+use hayloft_rpc::server::fault::{RpcFault, java};
 
 /// Users whose groups are kept.
 const GROUPS_KEPT: usize = 1024;
@@ -26,8 +32,10 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Users {
     config: SharedConfig,
-    /// The user of this process; it may do everything.
+    /// The user of this process, or with Kerberos its full principal; it may do everything. As in
+    /// Apache's node, other nodes' principals of the same short name may not.
     node_user: String,
+    names: ShortNames,
     groups: Mutex<HashMap<String, (Instant, Vec<String>)>>,
     /// One look-up at a time: a slow user database must not use up all threads.
     lookup: Semaphore,
@@ -35,9 +43,11 @@ pub(super) struct Users {
 
 impl Users {
     pub(super) fn new(config: SharedConfig) -> Self {
+        let current = config.current();
         Self {
+            node_user: login::node_principal(&current).unwrap_or_else(current_user),
+            names: ShortNames::new(&current),
             config,
-            node_user: current_user(),
             groups: Mutex::default(),
             lookup: Semaphore::new(1),
         }
@@ -50,33 +60,75 @@ impl Users {
         if !config.get(&keys::PERMISSIONS_ENABLED) {
             return Ok(());
         }
-        let Some(user) = caller.user.as_deref() else {
+        let user = caller
+            .user
+            .as_deref()
+            .and_then(|user| self.names.of(user).ok());
+        let Some(user) = user else {
             return Err(RpcFault::access_denied("Permission denied."));
         };
-        if user == self.node_user {
+        let named = match &self.names {
+            ShortNames::Cut => Some(&user),
+            ShortNames::Rules(_) => caller.user.as_ref(),
+        };
+        if named == Some(&self.node_user) {
             return Ok(());
         }
         let supergroup = config.get(&keys::SUPERUSER_GROUP);
-        if self.groups_of(user).await.contains(&supergroup) {
+        if self.groups_of(&user).await.contains(&supergroup) {
             return Ok(());
         }
         debug!(user, supergroup, "an administrative call was refused");
         Err(RpcFault::access_denied("Permission denied."))
     }
 
+    /// With Kerberos, replicas are recovered by other `DataNodes` alone. Apache's node checks that
+    /// with `hadoop.security.authorization` only, which is not served here.
+    pub(super) async fn require_datanode(&self, caller: &Caller) -> Result<(), RpcFault> {
+        if let ShortNames::Cut = self.names {
+            return Ok(());
+        }
+        let user = caller.user.as_deref().unwrap_or_default();
+        let address = caller.address.ip();
+        let config = self.config.current();
+        if caller.real_user.is_none() && login::is_datanode(&config, user, address).await {
+            return Ok(());
+        }
+        Err(RpcFault::application(
+            java::AUTHORIZATION,
+            format!(
+                "User {user} at {address} is not authorized for InterDatanodeProtocol: this \
+                 service is only accessible by {}",
+                config.get(&keys::DATANODE_PRINCIPAL).unwrap_or_default()
+            ),
+        ))
+    }
+
+    /// The short name of a caller's user; `None` when it has none.
+    pub(super) fn short_name(&self, caller: &Caller) -> Option<String> {
+        caller
+            .user
+            .as_deref()
+            .and_then(|user| self.names.of(user).ok())
+    }
+
     /// Whether the caller may act for the user it names, by `hadoop.proxyuser.*`.
     pub(super) async fn may_connect(&self, caller: &Caller) -> Result<(), String> {
         let (Some(user), Some(real)) = (&caller.user, &caller.real_user) else {
-            return Ok(());
+            // A caller without a short name cannot be anyone here.
+            let named = caller.user.as_deref().map(|user| self.names.of(user));
+            return named.transpose().map(drop);
         };
+        let (short_user, short_real) = (self.names.of(user)?, self.names.of(real)?);
         let config = self.config.current();
         let rule = |what: &str| {
             config
-                .text(&format!("hadoop.proxyuser.{}.{what}", short_name(real)))
+                .text(&format!("hadoop.proxyuser.{short_real}.{what}"))
                 .unwrap_or_default()
         };
-        let allowed_user = listed(&rule("users"), short_name(user));
-        if !allowed_user && !self.in_any_group(user, &rule("groups")).await {
+        let allowed_user = listed(&rule("users"), &short_user);
+        if !allowed_user && !self.in_any_group(&short_user, &rule("groups")).await {
+            let user = words(user);
             return Err(format!("User: {real} is not allowed to impersonate {user}"));
         }
         let address = caller.address.ip();
@@ -99,8 +151,8 @@ impl Users {
         groups.iter().any(|group| listed(allowed, group))
     }
 
+    /// The groups of a user, by its short name.
     async fn groups_of(&self, user: &str) -> Vec<String> {
-        let user = short_name(user);
         if let Some(groups) = static_groups(&self.config.current(), user) {
             return groups;
         }
@@ -139,8 +191,34 @@ impl Users {
     }
 }
 
+/// How callers are called.
+#[derive(Debug)]
+enum ShortNames {
+    /// By what comes before `/` and `@`.
+    Cut,
+    /// By rules. The start has refused unusable ones; with an error no caller has a name.
+    Rules(Result<NameRules, String>),
+}
+
+impl ShortNames {
+    fn new(config: &Configuration) -> Self {
+        if !config.has_kerberos() {
+            return Self::Cut;
+        }
+        Self::Rules(login::name_rules(config))
+    }
+
+    fn of(&self, user: &str) -> Result<String, String> {
+        match self {
+            Self::Cut => Ok(short_name(user).to_owned()),
+            Self::Rules(Ok(rules)) => rules.short_name(user),
+            Self::Rules(Err(why)) => Err(why.clone()),
+        }
+    }
+}
+
 /// A user name without realm and host.
-pub(super) fn short_name(user: &str) -> &str {
+fn short_name(user: &str) -> &str {
     user.split(['/', '@']).next().unwrap_or(user)
 }
 
@@ -246,6 +324,56 @@ mod tests {
             ..caller("x", None)
         };
         assert!(users.require_superuser(&unnamed).await.is_err());
+    }
+
+    /// What a node `dn/here@R` makes of callers that proved who they are.
+    fn secure_users() -> Users {
+        let rules = NameRules::parse("DEFAULT", "hadoop", "R").expect("rules");
+        Users {
+            node_user: "dn/here@R".to_owned(),
+            names: ShortNames::Rules(Ok(rules)),
+            ..users(&[
+                ("hadoop.security.authentication", "kerberos"),
+                ("dfs.datanode.kerberos.principal", "dn/here@R"),
+                ("dfs.permissions.superusergroup", "admins"),
+                (keys::STATIC_GROUPS.name(), "ann=admins;dn=users;bob=users"),
+            ])
+        }
+    }
+
+    #[tokio::test]
+    async fn the_key_of_another_node_administers_nothing() {
+        let users = secure_users();
+        for (user, may) in [
+            ("dn/here@R", true),
+            ("ann@R", true),
+            ("dn/other@R", false),
+            ("dn@R", false),
+            ("dn", false),
+            ("dn/here@ELSEWHERE", false),
+        ] {
+            let heard = users.require_superuser(&caller(user, None)).await;
+            assert_eq!(heard.is_ok(), may, "{user}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nodes_alone_recover_replicas() {
+        let users = secure_users();
+        assert!(
+            users
+                .require_datanode(&caller("dn/here@R", None))
+                .await
+                .is_ok()
+        );
+        for other in [
+            caller("ann@R", None),
+            caller("dn/other@R", None),
+            caller("dn/here@R", Some("gate@R")),
+        ] {
+            let refused = users.require_datanode(&other).await.unwrap_err();
+            assert_eq!(refused.class, java::AUTHORIZATION);
+        }
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! Which protocols the port serves.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use hayloft_wire::rpc::names;
 
@@ -7,9 +9,13 @@ use super::context::Context;
 use super::{client_datanode, inter_datanode, reconfiguration_protocol};
 use hayloft_rpc::server::Service;
 use hayloft_rpc::server::fault::RpcFault;
-use hayloft_rpc::server::{Caller, RpcCall};
+use hayloft_rpc::server::{Caller, RpcCall, RpcServerSecurity};
 
 impl Service for Context {
+    fn security(&self) -> Option<Arc<RpcServerSecurity>> {
+        self.security.clone()
+    }
+
     async fn authorize(&self, caller: &Caller) -> Result<(), String> {
         self.users.may_connect(caller).await
     }
@@ -36,7 +42,9 @@ impl Service for Context {
             names::CLIENT_DATANODE_PROTOCOL => {
                 client_datanode::call(self, &call.caller, method, request).await
             }
-            names::INTER_DATANODE_PROTOCOL => inter_datanode::call(self, method, request).await,
+            names::INTER_DATANODE_PROTOCOL => {
+                inter_datanode::call(self, &call.caller, method, request).await
+            }
             _ => reconfiguration_protocol::call(self, &call.caller, method, request).await,
         }
     }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use hayloft_client::login;
 use hayloft_conf::{SharedConfig, keys};
 use hayloft_rpc::RpcOptions;
 
@@ -13,6 +14,7 @@ pub(super) fn rpc_options(config: &SharedConfig, local: Option<IpAddr>) -> RpcOp
     let bytes = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
     let call_timeout = config.get(&keys::IPC_RPC_TIMEOUT);
     RpcOptions {
+        security: login::node_to_namenodes(&config),
         connect_timeout: config.get(&keys::IPC_CONNECT_TIMEOUT),
         call_timeout: (!call_timeout.is_zero()).then_some(call_timeout),
         ping_interval: Some(config.get(&keys::IPC_PING_INTERVAL)),

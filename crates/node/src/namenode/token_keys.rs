@@ -1,7 +1,7 @@
 //! Whether block tokens are on, and their keys, as NameNodes tell at the registration and in the
 //! answers to heartbeats.
 
-use hayloft_conf::keys;
+use hayloft_conf::{Configuration, keys};
 use hayloft_wire::proto::hdfs_server::ExportedBlockKeys;
 
 use super::actor_news::Actor;
@@ -21,6 +21,7 @@ pub(super) fn at_registration(
     handed: &ExportedBlockKeys,
 ) -> Result<(), String> {
     let on = handed.is_block_token_enabled;
+    service.end_for(unguarded(&actor.node.config.current(), on))?;
     agree(service, actor, on)?;
     let pool = &namespace.pool;
     if !on {
@@ -73,6 +74,18 @@ pub(super) fn in_heartbeat(
     Ok(())
 }
 
+/// Why a `NameNode` is not served that has tokens off where there is Kerberos. An honest one ends
+/// by itself in that state, as Apache's does.
+fn unguarded(config: &Configuration, on: bool) -> Option<String> {
+    (config.has_kerberos() && !on).then(|| {
+        format!(
+            "it has block tokens off ({}) in a cluster with Kerberos: the block pool ends here, \
+             nothing of it is served unprotected; turn them on there and start it again",
+            keys::BLOCK_ACCESS_TOKEN_ENABLE.name()
+        )
+    })
+}
+
 fn agree(service: &PoolService, actor: &Actor, on: bool) -> Result<(), String> {
     match actor.node.tokens.agree(on) {
         Ok(()) => Ok(()),
@@ -88,5 +101,21 @@ fn agree(service: &PoolService, actor: &Actor, on: bool) -> Result<(), String> {
              this node and start it again"
                 .to_owned(),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namenode_cannot_switch_tokens_off_where_there_is_kerberos() {
+        let with = |how| {
+            Configuration::from_properties([("hadoop.security.authentication", how)])
+                .expect("valid")
+        };
+        assert!(unguarded(&with("kerberos"), false).is_some());
+        assert_eq!(unguarded(&with("kerberos"), true), None);
+        assert_eq!(unguarded(&with("simple"), false), None);
     }
 }

@@ -17,6 +17,7 @@ use hayloft_wire::proto::interdatanode::{
 use super::when_another_leads;
 use super::which_replicas_stay::Replica;
 use crate::ipc::host::Host;
+use hayloft_client::login;
 use hayloft_conf::keys;
 use hayloft_rpc::{INTER_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions};
 
@@ -99,6 +100,7 @@ impl Network {
         let config = host.config().current();
         let timeout: Duration = config.get(&keys::CLIENT_SOCKET_TIMEOUT);
         let options = RpcOptions {
+            security: login::node_to_nodes(&config),
             connect_timeout: timeout,
             call_timeout: Some(timeout),
             local: host.local_address(),

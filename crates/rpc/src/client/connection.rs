@@ -4,6 +4,7 @@
 //! hands them to the waiting calls. The connection ends when its last handle is dropped, on the
 //! first error of either task, and on a fatal answer. It also ends when a call timed out and
 //! nothing at all was heard from the server since. It never comes back: the owner makes a new one.
+//! With Kerberos, both sides first prove who they are, and frames may be wrapped from then on.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,14 +23,18 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connection_tasks::{Answer, Shared, read_answers, write_frames};
+use super::authenticate::authenticate;
+use super::connection_tasks::{Answer, FrameReader, Shared, read_answers, write_frames};
 use super::{RpcError, RpcOptions};
 use crate::Protocol;
+use crate::security::Wrapping;
 
 /// Calls in flight on one connection; more wait.
 const CALLS_MAX: usize = 256;
 /// Frames waiting to be written.
 const WRITE_QUEUE: usize = 32;
+/// How long both sides may take to prove who they are, with a KDC and a name server between.
+const PROOF_LIMIT: Duration = Duration::from_secs(90);
 
 /// Connects to `peer`, from an address of this host if one is given.
 ///
@@ -94,7 +99,8 @@ impl RpcConnection {
     /// or refuse users by the protocol named here; calls of others are possible.
     ///
     /// # Errors
-    /// [`RpcError::Connect`].
+    /// [`RpcError::Connect`]; with Kerberos also [`RpcError::Unproven`], and what the server
+    /// refuses.
     pub async fn connect(
         address: &str,
         peer: SocketAddr,
@@ -108,7 +114,7 @@ impl RpcConnection {
         let limit = options.connect_timeout;
         let from = options.local;
         let origin = from.map_or_else(String::new, |local| format!(" from {local}"));
-        let stream = match timeout(limit, connect_from(from, peer)).await {
+        let mut stream = match timeout(limit, connect_from(from, peer)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(cannot(format!("{error} ({peer}{origin})"))),
             Err(_) => return Err(cannot(format!("no connection to {peer} within {limit:?}"))),
@@ -128,11 +134,12 @@ impl RpcConnection {
             heard_ms: AtomicU64::new(0),
             closed: CancellationToken::new(),
         });
-        let preamble = preamble(&shared, protocol);
+        let (preamble, wrapping) = open(&mut stream, &shared, protocol).await?;
         let (read_half, write_half) = stream.into_split();
         let (frames, queue) = mpsc::channel(WRITE_QUEUE);
-        let writing = write_frames(Arc::clone(&shared), write_half, preamble, queue);
-        let reading = read_answers(Arc::clone(&shared), read_half);
+        let incoming = FrameReader::new(read_half, wrapping.clone());
+        let writing = write_frames(Arc::clone(&shared), write_half, (preamble, queue), wrapping);
+        let reading = read_answers(Arc::clone(&shared), incoming);
         let (writes, reads) = (Arc::clone(&shared), Arc::clone(&shared));
         let (writes, reads) = (LastHandle(writes), LastHandle(reads));
         tokio::spawn(writing.map(|()| drop(writes)));
@@ -250,23 +257,44 @@ impl std::fmt::Debug for RpcConnection {
     }
 }
 
-/// Connection header and connection context, which go out first.
-fn preamble(shared: &Shared, protocol: Protocol) -> Bytes {
-    let header = ConnectionHeader {
-        service_class: 0,
-        auth: AuthProtocol::None,
+/// Proves who we are, where that is asked for. What goes out next, and what wraps it.
+async fn open(
+    stream: &mut TcpStream,
+    shared: &Shared,
+    protocol: Protocol,
+) -> Result<(Bytes, Option<Arc<Wrapping>>), RpcError> {
+    let options = &shared.options;
+    let Some(security) = &options.security else {
+        let header = ConnectionHeader {
+            service_class: 0,
+            auth: AuthProtocol::None,
+        };
+        let user = UserInformation {
+            effective_user: Some(options.user.clone()),
+            real_user: options.real_user.clone(),
+        };
+        let mut out = BytesMut::from(&header.encode()[..]);
+        out.extend_from_slice(&context(shared, user, protocol));
+        return Ok((out.freeze(), None));
     };
+    let proof = timeout(PROOF_LIMIT, authenticate(stream, shared, security)).await;
+    let proven = proof.unwrap_or_else(|_| {
+        Err(RpcError::Unproven {
+            address: shared.address.clone(),
+            reason: format!("no end of the exchange within {PROOF_LIMIT:?}"),
+        })
+    })?;
+    // Who really connects is known by then; the context names whom the calls are made as.
     let user = UserInformation {
-        effective_user: Some(shared.options.user.clone()),
-        real_user: shared.options.real_user.clone(),
+        effective_user: Some(proven.principal),
+        real_user: None,
     };
-    let mut out = BytesMut::from(&header.encode()[..]);
-    out.extend_from_slice(&wire::encode_context(
-        shared.client_id,
-        Some(user),
-        protocol,
-    ));
-    out.freeze()
+    Ok((context(shared, user, protocol), proven.wrapping))
+}
+
+/// The connection context, which comes before all calls.
+fn context(shared: &Shared, user: UserInformation, protocol: Protocol) -> Bytes {
+    wire::encode_context(shared.client_id, Some(user), protocol)
 }
 
 /// Room left for headers below the limit on a whole frame.

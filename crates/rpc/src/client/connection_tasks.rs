@@ -6,17 +6,21 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use hayloft_wire::rpc::{self as wire, CLIENT_ID_BYTES, names};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use hayloft_wire::frame;
+use hayloft_wire::rpc::{self as wire, CALL_SASL, CLIENT_ID_BYTES, RpcSasl, SaslState};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{RpcError, RpcOptions};
+use super::{RpcError, RpcOptions, remote_error};
+use crate::security::Wrapping;
 
 /// A frame is read in steps of this size, so that a lying length costs no memory.
 const READ_STEP_BYTES: usize = 64 << 10;
+/// What wrapping may add to a message, bytes.
+const WRAPPING_BYTES: usize = 4 << 10;
 /// Bytes of a successful answer, or why there are none.
 pub(super) type Answer = Result<Bytes, RpcError>;
 
@@ -85,14 +89,27 @@ impl Shared {
 pub(super) async fn write_frames<W: AsyncWrite + Unpin>(
     shared: Arc<Shared>,
     mut socket: W,
-    preamble: Bytes,
-    mut queue: mpsc::Receiver<Bytes>,
+    (preamble, mut queue): (Bytes, mpsc::Receiver<Bytes>),
+    wrapping: Option<Arc<Wrapping>>,
 ) {
     let ping = wire::encode_ping(shared.client_id);
     let ping_interval = shared.options.ping_interval.unwrap_or(Duration::MAX);
     let mut next = Some(preamble);
     loop {
         if let Some(bytes) = next.take() {
+            let bytes = match &wrapping {
+                None => bytes,
+                Some(wrapping) => {
+                    let wrapped = wrapping.wrap_in_pieces(bytes, wire::encode_sasl_request);
+                    match wrapped.await {
+                        Ok(wrapped) => wrapped,
+                        Err(error) => {
+                            shared.fail(&shared.lost(error));
+                            break;
+                        }
+                    }
+                }
+            };
             let written = tokio::select! {
                 written = socket.write_all(&bytes) => written,
                 () = shared.closed.cancelled() => break,
@@ -120,10 +137,13 @@ pub(super) async fn write_frames<W: AsyncWrite + Unpin>(
 }
 
 /// Reads answers until the connection ends.
-pub(super) async fn read_answers<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut socket: R) {
+pub(super) async fn read_answers<R: AsyncRead + Unpin>(
+    shared: Arc<Shared>,
+    mut frames: FrameReader<R>,
+) {
     let error = loop {
         let frame = tokio::select! {
-            frame = read_frame(&mut socket, &shared) => frame,
+            frame = frames.next(&shared) => frame,
             () = shared.closed.cancelled() => return,
         };
         match frame.and_then(|frame| deliver(&shared, frame)) {
@@ -134,18 +154,63 @@ pub(super) async fn read_answers<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut 
     shared.fail(&error);
 }
 
-async fn read_frame<R: AsyncRead + Unpin>(
-    socket: &mut R,
-    shared: &Shared,
-) -> Result<Bytes, RpcError> {
-    let announced = socket
-        .read_u32()
-        .await
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => shared.lost("the server closed it"),
-            _ => shared.lost(error),
-        })?;
-    let limit = shared.options.response_max_bytes;
+/// The server's frames, as they come or out of `WRAP` messages.
+pub(super) struct FrameReader<R> {
+    socket: R,
+    wrapping: Option<Arc<Wrapping>>,
+    /// What was unwrapped and is no whole frame yet.
+    unwrapped: BytesMut,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    pub(super) fn new(socket: R, wrapping: Option<Arc<Wrapping>>) -> Self {
+        Self {
+            socket,
+            wrapping,
+            unwrapped: BytesMut::new(),
+        }
+    }
+
+    /// The next frame, without its length.
+    async fn next(&mut self, shared: &Shared) -> Result<Bytes, RpcError> {
+        let limit = shared.options.response_max_bytes;
+        let Some(wrapping) = self.wrapping.clone() else {
+            return read_frame(&mut self.socket, shared, limit).await;
+        };
+        loop {
+            if let Some(length) = self.unwrapped.first_chunk::<4>() {
+                let length = announced(shared, u32::from_be_bytes(*length), limit)?;
+                if self.unwrapped.len() - 4 >= length {
+                    self.unwrapped.advance(4);
+                    return Ok(self.unwrapped.split_to(length).freeze());
+                }
+            }
+            let most = limit.saturating_add(WRAPPING_BYTES);
+            let outer = read_frame(&mut self.socket, shared, most).await?;
+            let message = wire::parse_response(outer).map_err(|error| shared.malformed(error))?;
+            let id = message.call_id();
+            // Not even a refusal is believed in clear: anyone between could have written it.
+            let body = message.outcome.map_err(|_| {
+                shared.malformed("an error in clear where wrapped frames were agreed")
+            })?;
+            let sasl: RpcSasl = frame::decode(body).map_err(|error| shared.malformed(error))?;
+            let token = sasl
+                .token
+                .filter(|_| sasl.state == i32::from(SaslState::Wrap));
+            let (Some(token), CALL_SASL) = (token, id) else {
+                return Err(shared.malformed("a frame in clear where wrapped ones were agreed"));
+            };
+            let plain = wrapping
+                .unwrap(token)
+                .await
+                .map_err(|error| shared.lost(error))?;
+            self.unwrapped.extend_from_slice(&plain);
+        }
+    }
+}
+
+/// A length that a server announced, if it is acceptable.
+fn announced(shared: &Shared, announced: u32, limit: usize) -> Result<usize, RpcError> {
     let len = usize::try_from(announced).unwrap_or(usize::MAX);
     if len > limit {
         return Err(shared.malformed(format!(
@@ -153,6 +218,23 @@ async fn read_frame<R: AsyncRead + Unpin>(
                 (ipc.maximum.response.length)"
         )));
     }
+    Ok(len)
+}
+
+/// Reads one frame, without its length.
+pub(super) async fn read_frame<R: AsyncRead + Unpin>(
+    socket: &mut R,
+    shared: &Shared,
+    limit: usize,
+) -> Result<Bytes, RpcError> {
+    let length = socket
+        .read_u32()
+        .await
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => shared.lost("the server closed it"),
+            _ => shared.lost(error),
+        })?;
+    let len = announced(shared, length, limit)?;
     let mut frame = BytesMut::with_capacity(len.min(READ_STEP_BYTES));
     while frame.len() < len {
         let step = (len - frame.len()).min(READ_STEP_BYTES);
@@ -173,21 +255,7 @@ async fn read_frame<R: AsyncRead + Unpin>(
 fn deliver(shared: &Shared, frame: Bytes) -> Result<(), RpcError> {
     let response = wire::parse_response(frame).map_err(|error| shared.malformed(error))?;
     let waiting = shared.take(response.call_id());
-    let outcome = response.outcome.map_err(|error| {
-        let fatal = error.is_fatal;
-        let class = match error.class_name {
-            class if class.is_empty() => names::IO_EXCEPTION.to_owned(),
-            class => class,
-        };
-        (
-            RpcError::Remote {
-                class,
-                message: error.message,
-                code: error.detail,
-            },
-            fatal,
-        )
-    });
+    let outcome = response.outcome.map_err(remote_error);
     let (answer, last) = match outcome {
         Ok(bytes) => (Ok(bytes), None),
         Err((error, fatal)) => (Err(error.clone()), fatal.then_some(error)),
@@ -197,4 +265,31 @@ fn deliver(shared: &Shared, frame: Bytes) -> Result<(), RpcError> {
         let _ = waiting.send(answer);
     }
     last.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::tests::{refusal, shared};
+    use crate::security::tests::Plain;
+
+    #[tokio::test]
+    async fn nothing_in_clear_is_believed_where_wrapped_frames_were_agreed() {
+        let shared = shared(([127, 0, 0, 1], 1).into());
+        let first = |bytes: Bytes| {
+            let shared = &shared;
+            async move {
+                let mut frames = FrameReader::new(&bytes[..], Some(Plain::wrapping(1 << 16)));
+                frames.next(shared).await
+            }
+        };
+        for call in [CALL_SASL, 0, -3] {
+            let clear = refusal(call, "org.example.DisallowedDatanodeException", "go away");
+            let got = first(clear).await;
+            assert!(matches!(&got, Err(RpcError::Malformed { .. })), "{got:?}");
+        }
+        let inner = refusal(0, "org.example.DisallowedDatanodeException", "go away");
+        let wrapped = wire::encode_sasl_response(&RpcSasl::step(SaslState::Wrap, inner.to_vec()));
+        assert_eq!(first(wrapped).await.expect("a frame"), inner.slice(4..));
+    }
 }

@@ -16,6 +16,14 @@ pub enum RpcError {
         /// What the system said.
         reason: String,
     },
+    /// One side could not prove to the other who it is; nothing was called. Try again later.
+    #[error("{address} is not called, because Kerberos did not prove who is who: {reason}")]
+    Unproven {
+        /// Host and port as configured.
+        address: String,
+        /// What failed, and what to do about it.
+        reason: String,
+    },
     /// The connection was lost. The server may or may not have carried out the call.
     #[error("the connection to {address} was lost: {reason}")]
     Lost {

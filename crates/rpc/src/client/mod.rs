@@ -2,6 +2,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `authenticate` | the SASL exchange with Kerberos |
 //! | [`connection`] | one TCP connection with many calls in flight; it never reconnects |
 //! | `connection_tasks` | its writer and reader |
 //! | `options` | its user, and limits of time and of size |
@@ -9,10 +10,11 @@
 //! | [`error`] | what a call can end with |
 //! | [`user`] | whom we say we are |
 //!
-//! Requests and answers are framed as in Hadoop's `ProtobufRpcEngine2` over RPC version 9. On the
-//! wire the authentication is SIMPLE, which a Hadoop client announces as "none" in the connection
-//! header; SASL is not spoken here.
+//! Requests and answers are framed as in Hadoop's `ProtobufRpcEngine2` over RPC version 9. Without
+//! [`RpcOptions::security`] the authentication is SIMPLE, which a Hadoop client announces as "none"
+//! in the connection header. With it, SASL and Kerberos come first.
 
+mod authenticate;
 pub mod connection;
 mod connection_tasks;
 pub mod error;
@@ -28,3 +30,20 @@ pub use error::RpcError;
 pub use options::RpcOptions;
 pub use reconnecting::RpcClient;
 pub use user::current_user;
+
+use hayloft_wire::rpc::{RemoteError, names};
+
+/// An exception of the server as an error of ours, and whether it ends the connection.
+fn remote_error(error: RemoteError) -> (RpcError, bool) {
+    let fatal = error.is_fatal;
+    let class = match error.class_name {
+        class if class.is_empty() => names::IO_EXCEPTION.to_owned(),
+        class => class,
+    };
+    let remote = RpcError::Remote {
+        class,
+        message: error.message,
+        code: error.detail,
+    };
+    (remote, fatal)
+}

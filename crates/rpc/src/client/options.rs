@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use hayloft_wire::limits::MAX_RPC_FRAME_BYTES;
 
+use crate::security::RpcSecurity;
+
 /// How a connection behaves. `Default` holds Apache's defaults.
 #[derive(Clone, Debug)]
 pub struct RpcOptions {
+    /// Kerberos; `None` for SIMPLE authentication, where a server believes what we say.
+    pub security: Option<RpcSecurity>,
     /// The user on connections with SIMPLE authentication.
     pub user: String,
     /// Who acts for `user`, when another does: a server asks whether that one may.
@@ -31,6 +35,7 @@ pub struct RpcOptions {
 impl Default for RpcOptions {
     fn default() -> Self {
         Self {
+            security: None,
             user: super::current_user(),
             real_user: None,
             connect_timeout: Duration::from_secs(20),

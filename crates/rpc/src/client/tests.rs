@@ -1,6 +1,9 @@
 //! The client against a tiny server that speaks just enough of the protocol.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI32, AtomicU64};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -11,9 +14,14 @@ use hayloft_wire::proto::rpc::{
     IpcConnectionContext, RequestHeader, RpcErrorCode, RpcRequestHeader, RpcResponseHeader,
     RpcStatus,
 };
+use hayloft_wire::rpc::CLIENT_ID_BYTES;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
+use super::connection_tasks::Shared;
 use super::{RpcClient, RpcConnection, RpcError, RpcOptions};
 use crate::DATANODE_PROTOCOL;
 
@@ -51,6 +59,39 @@ async fn receive(stream: &mut TcpStream) -> Option<Seen> {
         method,
         rest,
     })
+}
+
+/// What a connection to `peer` shares.
+pub(super) fn shared(peer: SocketAddr) -> Shared {
+    Shared {
+        address: "test".to_owned(),
+        peer,
+        client_id: [7; CLIENT_ID_BYTES],
+        options: RpcOptions::default(),
+        next_call_id: AtomicI32::new(0),
+        pending: Mutex::new(Ok(HashMap::new())),
+        calls: Semaphore::new(1),
+        started: Instant::now(),
+        heard_ms: AtomicU64::new(0),
+        closed: CancellationToken::new(),
+    }
+}
+
+/// The frame of an exception that ends the connection.
+pub(super) fn refusal(call: i32, class: &str, message: &str) -> Bytes {
+    let header = RpcResponseHeader {
+        call_id: call.cast_unsigned(),
+        status: RpcStatus::Fatal.into(),
+        exception_class_name: Some(class.to_owned()),
+        error_msg: Some(message.to_owned()),
+        ..RpcResponseHeader::default()
+    };
+    let mut body = BytesMut::new();
+    frame::encode_delimited(&header, &mut body);
+    let mut out = BytesMut::new();
+    out.put_u32(u32::try_from(body.len()).expect("short"));
+    out.extend_from_slice(&body);
+    out.freeze()
 }
 
 async fn answer(stream: &mut TcpStream, header: RpcResponseHeader, body: Option<&VersionResponse>) {

@@ -1,65 +1,27 @@
-//! One connection: reads frames, hands out calls, writes answers.
+//! One connection: takes frames in, hands out calls, writes answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes, BytesMut};
-use hayloft_wire::rpc::CONNECTION_HEADER_BYTES;
-use tokio::io::AsyncReadExt;
+use bytes::Bytes;
+use hayloft_wire::rpc::{self, RpcSasl};
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{Duration, Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::exchange::{Exchange, NotBelieved, Proven};
 use super::fault::RpcFault;
 use super::negotiation::{Action, Header, Session};
-use super::run_calls::{start_call, write_answers};
-use super::{BUDGET_UNIT, Service, Shared};
+use super::received_frames::{End, Frame, Reader};
+use super::run_calls::{Outgoing, start_call, write_answers};
+use super::{Service, Shared, response_frames};
 use crate::log_limit::LogLimit;
+use crate::security::Wrapping;
 
-/// Frames up to this size do not draw on the shared budget.
-const SMALL_FRAME: usize = 64 << 10;
-/// Memory grows by at most this much ahead of the bytes that have come.
-const GROWTH: usize = 64 << 10;
-/// Buffer of a connection at rest.
-const BUFFER: usize = 4 << 10;
-/// Slowest pace at which a frame may come in once `patience` is over.
-const SLOWEST_BYTES_PER_S: usize = 64 << 10;
-/// How long, and for how many bytes, a refused client may go on sending.
-const LINGER: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 64 << 10;
 /// Answers that wait to be written.
 const ANSWERS: usize = 32;
-
-/// Why a connection ends.
-#[derive(Debug, thiserror::Error)]
-enum End {
-    #[error("the client closed it")]
-    Closed,
-    #[error("it was silent for {0:?}")]
-    Idle(Duration),
-    #[error("the node is stopping")]
-    Stopping,
-    #[error("the client did not finish {0} in time")]
-    Slow(&'static str),
-    #[error("the client closed it inside {0}")]
-    Truncated(&'static str),
-    #[error("{0}")]
-    Io(#[from] std::io::Error),
-    #[error(
-        "the client announced a frame of {announced} bytes; 0 to {limit} are accepted \
-            (ipc.maximum.data.length)"
-    )]
-    FrameLength { announced: i32, limit: usize },
-    #[error("the client opened it with {0:?}")]
-    Refused(Header),
-    #[error("{0}")]
-    Fault(RpcFault),
-    #[error("the client does not take its answers")]
-    NotReading,
-}
 
 /// Serves one connection to its end.
 pub(super) async fn run<S: Service>(
@@ -68,7 +30,7 @@ pub(super) async fn run<S: Service>(
     address: SocketAddr,
 ) {
     let (read, write) = stream.into_split();
-    let (answers, queue) = mpsc::channel(ANSWERS);
+    let (answers, queue) = mpsc::channel::<Outgoing>(ANSWERS);
     let broken = CancellationToken::new();
     let writer = shared.tasks.spawn(write_answers(
         write,
@@ -77,12 +39,7 @@ pub(super) async fn run<S: Service>(
         broken.clone(),
         Arc::clone(&shared.stats),
     ));
-    let mut reader = Reader {
-        shared: shared.as_ref(),
-        read,
-        buffer: BytesMut::with_capacity(BUFFER),
-        broken,
-    };
+    let mut reader = Reader::new(shared.as_ref(), read, broken);
     let end = match serve(shared, &mut reader, &answers, address).await {
         Ok(never) => match never {},
         Err(end) => end,
@@ -94,7 +51,7 @@ pub(super) async fn run<S: Service>(
         // The writer ends by itself; waiting keeps this connection counted until then.
         let _joined = writer.await;
     }
-    if matches!(end, End::Refused(_) | End::Fault(_)) {
+    if matches!(end, End::Refused(_) | End::Fault(_) | End::NotBelieved(_)) {
         reader.linger().await;
     }
 }
@@ -110,7 +67,11 @@ fn log_end(end: &End, address: SocketAddr, log_limit: &LogLimit) {
                 info!(%address, skipped, reason = %end, "RPC connection lost");
             }
         }
-        End::FrameLength { .. } | End::Refused(_) | End::Fault(_) => {
+        End::FrameLength { .. }
+        | End::Refused(_)
+        | End::Fault(_)
+        | End::NotBelieved(_)
+        | End::Unwrapped(_) => {
             if let Some(skipped) = log_limit.may_log() {
                 warn!(%address, skipped, reason = %end, "RPC connection refused");
             }
@@ -124,7 +85,7 @@ enum Never {}
 async fn serve<S: Service>(
     shared: &Arc<Shared<S>>,
     reader: &mut Reader<'_, S>,
-    answers: &mpsc::Sender<Bytes>,
+    answers: &mpsc::Sender<Outgoing>,
     address: SocketAddr,
 ) -> Result<Never, End> {
     let header = reader.header().await?;
@@ -134,16 +95,23 @@ async fn serve<S: Service>(
         }
         return Err(End::Refused(header));
     };
-    let mut session = Session::new(address, sasl);
+    let security = shared.service.security();
+    let mut session = Session::new(address, sasl, security.clone());
+    if let Some((last_words, fault)) = session.unproven() {
+        shared.stats.refused.add(1);
+        send(answers, last_words).await?;
+        return Err(End::Fault(fault));
+    }
+    if security.is_some() {
+        reader.distrust();
+    }
+    let known_by = Instant::now() + 3 * shared.limits.patience;
+    let unknown_until = |session: &Session| (!session.established()).then_some(known_by);
+    let mut exchange = None;
+    let mut wrapping: Option<Arc<Wrapping>> = None;
     let in_flight = Arc::new(Semaphore::new(shared.limits.calls_per_connection));
     loop {
-        let silence = if session.established() {
-            shared.idle_limit()
-        } else {
-            shared.limits.patience
-        };
-        let busy = || in_flight.available_permits() < shared.limits.calls_per_connection;
-        let frame = reader.frame(silence, busy).await?;
+        let frame = next_frame(shared, reader, &in_flight, unknown_until(&session)).await?;
         let action = match session.on_frame(frame.bytes) {
             Action::Authorize(caller) => match shared.service.authorize(&caller).await {
                 Ok(()) => {
@@ -160,23 +128,101 @@ async fn serve<S: Service>(
         };
         match action {
             Action::Nothing | Action::Authorize(_) => {}
+            Action::Exchange { anew, token } => {
+                if anew {
+                    exchange = security.clone().map(Exchange::new);
+                }
+                let proven = one_step(shared, exchange.as_mut(), answers, &token).await?;
+                if let Some(proven) = proven {
+                    wrapping.clone_from(&proven.wrapping);
+                    if let Some(wrapping) = &proven.wrapping {
+                        reader.unwrap_with(Arc::clone(wrapping));
+                    }
+                    reader.trust();
+                    session.prove(proven);
+                    exchange = None;
+                }
+            }
             Action::Reply(bytes) => send(answers, bytes).await?,
             Action::Close(last_words, fault) => {
-                send(answers, last_words).await?;
+                send_wrapped(answers, last_words, wrapping).await?;
                 return Err(End::Fault(fault));
             }
             Action::Call(header, call) => {
                 let came = Instant::now();
                 let room = room_for_call(shared, &in_flight, &reader.broken).await?;
                 shared.stats.enqueue.add(came.elapsed());
-                start_call(shared, answers, header, call, (room, frame.budget));
+                start_call(
+                    shared,
+                    (answers, &wrapping),
+                    header,
+                    call,
+                    (room, frame.budget),
+                );
             }
         }
     }
 }
 
-async fn send(answers: &mpsc::Sender<Bytes>, bytes: Bytes) -> Result<(), End> {
-    answers.send(bytes).await.map_err(|_| End::NotReading)
+/// The next frame. A client of whom nothing is known has to have said who it is by `unknown_until`:
+/// pings do not help it.
+async fn next_frame<S: Service>(
+    shared: &Shared<S>,
+    reader: &mut Reader<'_, S>,
+    in_flight: &Semaphore,
+    unknown_until: Option<Instant>,
+) -> Result<Frame, End> {
+    let Some(until) = unknown_until else {
+        let busy = || in_flight.available_permits() < shared.limits.calls_per_connection;
+        return reader.frame(shared.idle_limit(), busy).await;
+    };
+    let frame = timeout_at(until, reader.frame(shared.limits.patience, || false)).await;
+    frame.map_err(|_| End::Slow("saying who it is"))?
+}
+
+/// Takes in a client's token, and answers it. Gives back who it is, once that is proved.
+async fn one_step<S: Service>(
+    shared: &Arc<Shared<S>>,
+    exchange: Option<&mut Exchange>,
+    answers: &mpsc::Sender<Outgoing>,
+    token: &[u8],
+) -> Result<Option<Proven>, End> {
+    let Some(exchange) = exchange else {
+        return Err(End::Fault(RpcFault::invalid_header(
+            "No exchange has begun",
+        )));
+    };
+    match exchange.step(token).await {
+        Ok(stepped) => {
+            let message = RpcSasl {
+                version: Some(0),
+                state: stepped.state.into(),
+                token: stepped.token.map(Bytes::from),
+                auths: Vec::new(),
+            };
+            send(answers, rpc::encode_sasl_response(&message)).await?;
+            Ok(stepped.proven)
+        }
+        Err(NotBelieved { fault, reason }) => {
+            shared.stats.refused.add(1);
+            let call = response_frames::out_of_band(rpc::CALL_SASL);
+            send(answers, response_frames::failure(&call, &fault)).await?;
+            Err(End::NotBelieved(reason))
+        }
+    }
+}
+
+async fn send(answers: &mpsc::Sender<Outgoing>, bytes: Bytes) -> Result<(), End> {
+    send_wrapped(answers, bytes, None).await
+}
+
+async fn send_wrapped(
+    answers: &mpsc::Sender<Outgoing>,
+    bytes: Bytes,
+    wrapping: Option<Arc<Wrapping>>,
+) -> Result<(), End> {
+    let answer = Outgoing { bytes, wrapping };
+    answers.send(answer).await.map_err(|_| End::NotReading)
 }
 
 /// Permits that a call holds until it is answered.
@@ -199,134 +245,5 @@ async fn room_for_call<S: Service>(
         room = room => Ok(room),
         () = shared.stop.cancelled() => Err(End::Stopping),
         () = broken.cancelled() => Err(End::NotReading),
-    }
-}
-
-/// A frame without its length, and its share of the receive budget when it is a big one.
-struct Frame {
-    bytes: Bytes,
-    budget: Option<OwnedSemaphorePermit>,
-}
-
-/// The receiving half with its buffer.
-struct Reader<'a, S> {
-    shared: &'a Shared<S>,
-    read: OwnedReadHalf,
-    buffer: BytesMut,
-    /// Set when answers can no longer be written.
-    broken: CancellationToken,
-}
-
-impl<S> Reader<'_, S> {
-    /// Reads the connection header. The first four bytes decide whether it is a browser.
-    async fn header(&mut self) -> Result<Header, End> {
-        const WHAT: &str = "the connection header";
-        let deadline = self.shared.limits.patience;
-        timeout(deadline, self.fill(CONNECTION_HEADER_BYTES, WHAT))
-            .await
-            .map_err(|_| End::Slow(WHAT))??;
-        let mut bytes = [0; CONNECTION_HEADER_BYTES];
-        self.buffer.copy_to_slice(&mut bytes);
-        Ok(Header::parse(&bytes))
-    }
-
-    /// Reads on for a moment after the last words. Closing a socket with unread bytes would take
-    /// the words back before the client has read them.
-    async fn linger(&mut self) {
-        let drained = async {
-            let mut left = LINGER_BYTES;
-            while left > 0 {
-                self.buffer.clear();
-                match self.read.read_buf(&mut self.buffer).await {
-                    Ok(got) if got > 0 => left = left.saturating_sub(got),
-                    _ => break,
-                }
-            }
-        };
-        let _over = timeout(LINGER, drained).await;
-    }
-
-    /// Reads one frame without its length. Waits for its beginning for `silence`, and again as long
-    /// as the client has calls under way (`busy`).
-    async fn frame(&mut self, silence: Duration, busy: impl Fn() -> bool) -> Result<Frame, End> {
-        const WHAT: &str = "a frame";
-        if self.buffer.is_empty() {
-            self.wait_for_bytes(silence, busy).await?;
-        }
-        let patience = self.shared.limits.patience;
-        timeout(patience, self.fill(4, WHAT))
-            .await
-            .map_err(|_| End::Slow(WHAT))??;
-        let announced = self.buffer.get_i32();
-        let limit = self.shared.limits.frame_bytes;
-        let length = usize::try_from(announced)
-            .ok()
-            .filter(|length| *length <= limit)
-            .ok_or(End::FrameLength { announced, limit })?;
-        let budget = self.budget(length).await?;
-        let deadline = patience + Duration::from_secs((length / SLOWEST_BYTES_PER_S) as u64);
-        timeout(deadline, self.fill(length, WHAT))
-            .await
-            .map_err(|_| End::Slow(WHAT))??;
-        let bytes = self.buffer.split_to(length).freeze();
-        self.shared.stats.received_bytes.add(4 + length);
-        if self.buffer.is_empty() && length > SMALL_FRAME {
-            self.buffer = BytesMut::with_capacity(BUFFER);
-        }
-        Ok(Frame { bytes, budget })
-    }
-
-    async fn wait_for_bytes(
-        &mut self,
-        silence: Duration,
-        busy: impl Fn() -> bool,
-    ) -> Result<(), End> {
-        loop {
-            self.buffer.reserve(BUFFER);
-            let got = tokio::select! {
-                got = timeout(silence, self.read.read_buf(&mut self.buffer)) => got,
-                () = self.shared.stop.cancelled() => return Err(End::Stopping),
-                () = self.broken.cancelled() => return Err(End::NotReading),
-            };
-            match got {
-                Ok(Ok(0)) => return Err(End::Closed),
-                Ok(Ok(_)) => return Ok(()),
-                Ok(Err(error)) => return Err(End::Io(error)),
-                Err(_) if busy() => {}
-                Err(_) => return Err(End::Idle(silence)),
-            }
-        }
-    }
-
-    /// A share of the receive budget for a big frame.
-    async fn budget(&self, length: usize) -> Result<Option<OwnedSemaphorePermit>, End> {
-        if length <= SMALL_FRAME {
-            return Ok(None);
-        }
-        let units = u32::try_from(length.div_ceil(BUDGET_UNIT)).expect("a frame is below 2 GiB");
-        tokio::select! {
-            permit = Arc::clone(&self.shared.budget).acquire_many_owned(units) => {
-                Ok(Some(permit.expect("the budget is never closed")))
-            }
-            () = self.shared.stop.cancelled() => Err(End::Stopping),
-        }
-    }
-
-    /// Reads until the buffer holds at least `length` bytes.
-    async fn fill(&mut self, length: usize, what: &'static str) -> Result<(), End> {
-        while self.buffer.len() < length {
-            let missing = length - self.buffer.len();
-            self.buffer.reserve(missing.clamp(BUFFER, GROWTH));
-            if self.read.read_buf(&mut self.buffer).await? == 0 {
-                return Err(
-                    if self.buffer.is_empty() && length <= CONNECTION_HEADER_BYTES {
-                        End::Closed
-                    } else {
-                        End::Truncated(what)
-                    },
-                );
-            }
-        }
-        Ok(())
     }
 }

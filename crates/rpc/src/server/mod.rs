@@ -1,9 +1,11 @@
 //! The RPC port: connections in, bounded work out. A connection may open with no authentication or
-//! with SASL; SIMPLE is all that is on offer until there is Kerberos.
+//! with SASL, where SIMPLE is on offer. With [`Service::security`], Kerberos is all that is.
 //!
 //! - `connection`: one connection: reads frames, hands out calls, writes answers
+//! - `exchange`: the server's side of a SASL exchange with Kerberos
 //! - `fault`: refusals and failures as a Hadoop RPC caller sees them
 //! - `negotiation`: what a connection has agreed on so far, without the socket
+//! - `received_frames`: frames as they come: whole, in time, within limits, unwrapped
 //! - `response_frames`: response frames: what the server puts on the wire
 //! - `run_calls`: calls on their way to their answers, and answers on their way out
 //! - `stats`: counts of what the RPC port does
@@ -24,14 +26,17 @@
 //! shutdown or reconfiguration under way refuses a second one with its own message.
 
 mod connection;
+mod exchange;
 pub mod fault;
 mod negotiation;
+mod received_frames;
 mod response_frames;
 mod run_calls;
 mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use exchange::RpcServerSecurity;
 pub use negotiation::{Caller, RpcCall};
 pub use stats::{CallTime, MethodTimes, RpcCount, RpcStats};
 
@@ -55,6 +60,11 @@ use crate::repeated_failures::AcceptTrouble;
 
 /// What the server runs.
 pub trait Service: Send + Sync + 'static {
+    /// With what callers have to prove who they are; `None`: they are believed.
+    fn security(&self) -> Option<Arc<RpcServerSecurity>> {
+        None
+    }
+
     /// Whether the caller may connect, and act for another user if it asks to; an error says why
     /// not.
     fn authorize(&self, caller: &Caller) -> impl Future<Output = Result<(), String>> + Send;
@@ -76,7 +86,7 @@ pub struct Limits {
     pub calls_per_connection: usize,
     /// Longest frame, in bytes (`ipc.maximum.data.length`).
     pub frame_bytes: usize,
-    /// Bytes of frames above 64 KiB that may be under way in total.
+    /// Bytes of frames above 68 KiB that may be under way in total.
     pub receive_bytes: usize,
     /// Time to finish what was begun.
     pub patience: Duration,

@@ -2,6 +2,7 @@
 //! context, then calls. Bytes of a whole frame go in, what to do about them comes out.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hayloft_wire::rpc::{
@@ -10,8 +11,11 @@ use hayloft_wire::rpc::{
     SaslState, names,
 };
 
+use super::exchange::{Proven, RpcServerSecurity};
 use super::fault::{RpcFault, java};
 use super::response_frames;
+use crate::log_limit::words;
+use hayloft_wire::proto::rpc::UserInformation;
 
 /// Auth byte of the header: the context follows at once.
 const AUTH_NONE: i8 = 0;
@@ -100,6 +104,13 @@ pub(super) enum Action {
     Reply(Bytes),
     /// Carry out a call and answer it.
     Call(Box<RpcRequestHeader>, RpcCall),
+    /// Go on with the exchange of Kerberos, with this token of the client; `anew` begins it.
+    Exchange {
+        /// Whether this is the client's first token.
+        anew: bool,
+        /// The token.
+        token: Bytes,
+    },
     /// Ask whether this caller may connect, then [`Session::admit`] or [`Session::reject`].
     Authorize(Caller),
     /// Send this and close: the client broke the protocol or may not connect.
@@ -110,6 +121,11 @@ pub(super) enum Action {
 #[derive(Debug)]
 pub(super) struct Session {
     address: SocketAddr,
+    /// With Kerberos, callers have to prove who they are.
+    security: Option<Arc<RpcServerSecurity>>,
+    /// An exchange has begun.
+    exchanging: bool,
+    proven: Option<Proven>,
     /// A SASL exchange was announced and is not over.
     sasl_pending: bool,
     negotiate_sent: bool,
@@ -117,9 +133,16 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(address: SocketAddr, sasl: bool) -> Self {
+    pub(super) fn new(
+        address: SocketAddr,
+        sasl: bool,
+        security: Option<Arc<RpcServerSecurity>>,
+    ) -> Self {
         Self {
             address,
+            security,
+            exchanging: false,
+            proven: None,
             sasl_pending: sasl,
             negotiate_sent: false,
             caller: None,
@@ -129,6 +152,20 @@ impl Session {
     /// Whether the connection context has come.
     pub(super) fn established(&self) -> bool {
         self.caller.is_some()
+    }
+
+    /// The client has proved who it is: its context may come.
+    pub(super) fn prove(&mut self, proven: Proven) {
+        self.sasl_pending = false;
+        self.proven = Some(proven);
+    }
+
+    /// Last words to a client that opened without SASL where it has to prove who it is.
+    pub(super) fn unproven(&self) -> Option<(Bytes, RpcFault)> {
+        let security = self.security.as_ref().filter(|_| !self.sasl_pending)?;
+        let fault = not_enabled("SIMPLE", &security.available());
+        let call = response_frames::out_of_band(CALL_SASL);
+        Some((response_frames::failure(&call, &fault), fault))
     }
 
     /// Calls are accepted from now on.
@@ -153,7 +190,7 @@ impl Session {
                 response_frames::out_of_band(CALL_CONTEXT),
                 self.on_context(context),
             ),
-            Ok(IncomingFrame::Sasl(header, message)) => (*header, self.on_sasl(&message)),
+            Ok(IncomingFrame::Sasl(header, message)) => (*header, self.on_sasl(message)),
             Ok(IncomingFrame::Call(call)) => {
                 let header = call.header.clone();
                 let outcome = self.on_call(*call);
@@ -188,10 +225,10 @@ impl Session {
         Ok(Action::Call(Box::new(call.header), wanted))
     }
 
-    /// One step of the SASL exchange. Only SIMPLE is on offer here, so an exchange is either "what
-    /// do you have" followed by "then SIMPLE", or SIMPLE at once. The choice of SIMPLE has no
-    /// answer: the client goes on with its context.
-    fn on_sasl(&mut self, message: &RpcSasl) -> Result<Action, RpcFault> {
+    /// One step of the SASL exchange. Without Kerberos only SIMPLE is on offer, so an exchange is
+    /// either "what do you have" followed by "then SIMPLE", or SIMPLE at once. The choice of SIMPLE
+    /// has no answer: the client goes on with its context.
+    fn on_sasl(&mut self, message: RpcSasl) -> Result<Action, RpcFault> {
         if !self.sasl_pending {
             return Err(RpcFault::invalid_header(
                 "SASL protocol not requested by client",
@@ -203,22 +240,13 @@ impl Session {
                 "Client already attempted negotiation",
             )),
             Ok(SaslState::Negotiate) => Ok(self.negotiate()),
-            Ok(SaslState::Initiate) => match message.auths.as_slice() {
-                [auth] if auth.method == "SIMPLE" => {
-                    self.sasl_pending = false;
-                    Ok(Action::Nothing)
-                }
-                [auth] if self.negotiate_sent => Err(unauthorized(
-                    names::ACCESS_CONTROL_EXCEPTION,
-                    format!(
-                        "{} authentication is not enabled.  Available:[SIMPLE]",
-                        auth.method
-                    ),
-                )),
-                // A guess of the client that does not fit: tell it what there is.
-                [_] => Ok(self.negotiate()),
-                _ => Err(unauthorized(java::SASL, "Client mechanism is malformed")),
-            },
+            // Each exchange reads the keytab, and its steps are counted.
+            Ok(SaslState::Initiate) if self.exchanging => Err(unauthorized(
+                java::SASL,
+                "Client has begun an exchange already",
+            )),
+            Ok(SaslState::Initiate) => self.initiate(message),
+            Ok(SaslState::Response) if self.exchanging => exchange(false, message.token),
             Ok(SaslState::Wrap) => Err(RpcFault::invalid_header("Server is not wrapping data")),
             Ok(state) => Err(unauthorized(
                 java::SASL,
@@ -231,13 +259,44 @@ impl Session {
         }
     }
 
+    /// The client chose one of the ways on offer, or guessed.
+    fn initiate(&mut self, message: RpcSasl) -> Result<Action, RpcFault> {
+        let offers = self.offers();
+        match message.auths.as_slice() {
+            [auth] if self.security.is_none() && auth.method == "SIMPLE" => {
+                self.sasl_pending = false;
+                Ok(Action::Nothing)
+            }
+            [auth] if self.security.is_some() && offers.contains(auth) => {
+                self.exchanging = true;
+                exchange(true, message.token)
+            }
+            [auth] if self.negotiate_sent => {
+                let security = self.security.as_ref();
+                let available = security.map_or("[SIMPLE]".to_owned(), |s| s.available());
+                Err(not_enabled(&words(&auth.method), &available))
+            }
+            // A guess of the client that does not fit: tell it what there is.
+            [_] => Ok(self.negotiate()),
+            _ => Err(unauthorized(java::SASL, "Client mechanism is malformed")),
+        }
+    }
+
+    fn offers(&self) -> Vec<SaslAuth> {
+        self.security.as_ref().map_or_else(
+            || {
+                vec![SaslAuth {
+                    method: "SIMPLE".to_owned(),
+                    ..SaslAuth::default()
+                }]
+            },
+            |security| security.offers(),
+        )
+    }
+
     fn negotiate(&mut self) -> Action {
         self.negotiate_sent = true;
-        let simple = SaslAuth {
-            method: "SIMPLE".to_owned(),
-            ..SaslAuth::default()
-        };
-        Action::Reply(rpc::encode_sasl_response(&RpcSasl::offer(vec![simple])))
+        Action::Reply(rpc::encode_sasl_response(&RpcSasl::offer(self.offers())))
     }
 
     fn on_context(&self, context: IpcConnectionContext) -> Result<Action, RpcFault> {
@@ -246,12 +305,25 @@ impl Session {
                 "Connection header sent during SASL negotiation",
             ));
         }
+        if let (Some(security), None) = (&self.security, &self.proven) {
+            return Err(not_enabled("SIMPLE", &security.available()));
+        }
         if self.caller.is_some() {
             return Err(RpcFault::invalid_header(
                 "Connection context already processed",
             ));
         }
         let users = context.user_info.unwrap_or_default();
+        let users = match &self.proven {
+            None => users,
+            // A client acts as whom it proved to be, or for whom its context names.
+            Some(proven) => UserInformation {
+                effective_user: users
+                    .effective_user
+                    .or_else(|| Some(proven.principal.clone())),
+                real_user: Some(proven.principal.clone()),
+            },
+        };
         let (user, real_user) = match (users.effective_user, users.real_user) {
             (Some(effective), Some(real)) if effective != real => (Some(effective), Some(real)),
             (effective, real) => (effective.or(real), None),
@@ -262,6 +334,19 @@ impl Session {
             address: self.address,
         }))
     }
+}
+
+/// The next token of the client's.
+fn exchange(anew: bool, token: Option<Bytes>) -> Result<Action, RpcFault> {
+    let token = token.ok_or_else(|| unauthorized(java::SASL, "Client did not send a token"))?;
+    Ok(Action::Exchange { anew, token })
+}
+
+fn not_enabled(method: &str, available: &str) -> RpcFault {
+    unauthorized(
+        names::ACCESS_CONTROL_EXCEPTION,
+        format!("{method} authentication is not enabled.  Available:{available}"),
+    )
 }
 
 fn unauthorized(class: &'static str, message: impl Into<String>) -> RpcFault {

@@ -24,6 +24,12 @@ pub(super) fn identify(
     parameters: &Parameters,
 ) -> Result<FileUser, Refusal> {
     let given = |name| parameters.get(name).filter(|value| !value.is_empty());
+    if config.has_kerberos() {
+        return Err(Refusal::forbidden(
+            "this cluster has Kerberos, and this node takes no delegation tokens yet: it believes \
+             no user.name, so read and write by hdfs:// instead of webhdfs://",
+        ));
+    }
     if given("delegation").is_some() {
         return Err(Refusal::forbidden(
             "this node takes no delegation tokens, because security is not there yet: leave the \
@@ -193,6 +199,14 @@ mod tests {
         assert!(format!("{bad:?}").contains("does not belong to the domain ^[A-Za-z_]"));
         let token = of("delegation=abc").expect_err("a token");
         assert!(format!("{token:?}").contains("security is not there yet"));
+        let secure = self::config(&[("hadoop.security.authentication", "kerberos")]);
+        for query in ["", "user.name=hdfs", "doas=bob", "delegation=abc"] {
+            let refused = identify(&secure, &parameters(query)).expect_err("Kerberos");
+            assert!(
+                format!("{refused:?}").contains("believes no user.name"),
+                "{query}"
+            );
+        }
     }
 
     #[tokio::test]

@@ -97,7 +97,9 @@ async fn serve(
             refusal.into_response()
         }
     };
-    debug!(%method, %uri, status = response.status().as_u16(), "WebHDFS");
+    // Not the whole of it: delegation tokens are in the query.
+    let (path, op) = (uri.path(), super::parameter(uri.query(), "op"));
+    debug!(%method, path, op, status = response.status().as_u16(), "WebHDFS");
     response
 }
 

@@ -28,6 +28,25 @@ async fn bad_frames_end_the_connection_only() {
 }
 
 #[tokio::test]
+async fn pings_keep_no_connection_of_whom_nothing_is_known() {
+    let limits = Limits {
+        patience: Duration::from_millis(100),
+        ..Limits::default()
+    };
+    let server = start(limits).await;
+    let mut client = server.connect().await;
+    client.send(b"hrpc\x09\x00\x00").await;
+    let ping = framed(&[frame::delimited(&request_header(-4))]);
+    let pinging = async {
+        while client.0.write_all(&ping).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(10), pinging).await;
+    assert!(ended.is_ok());
+}
+
+#[tokio::test]
 async fn slow_and_silent_clients_are_let_go() {
     let limits = Limits {
         patience: Duration::from_millis(100),

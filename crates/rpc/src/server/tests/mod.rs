@@ -2,6 +2,8 @@
 
 mod garbage;
 mod hostile;
+mod secure;
+mod wrapped;
 
 use std::net::SocketAddr;
 use std::time::Duration;
