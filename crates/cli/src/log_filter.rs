@@ -41,6 +41,20 @@ pub fn start() {
     }));
 }
 
+/// Has a command say on stderr what its libraries warn of.
+#[cfg(feature = "snapshots")]
+pub fn warnings() {
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .without_time()
+        .with_target(false);
+    tracing_subscriber::registry()
+        .with(EnvFilter::new("hayloft=warn"))
+        .with(lines)
+        .init();
+}
+
 /// Target to level; an empty target is that of all others.
 type Levels = BTreeMap<String, String>;
 

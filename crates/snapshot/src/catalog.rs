@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use opendal::ErrorKind;
 use serde::Serialize;
 
 use crate::error::SnapshotError;
 use crate::manifest::{
-    HEADER_BYTES_MAX, MANIFEST_BYTES_MAX, Manifest, ManifestError, ManifestHeader,
+    END_BYTES_MAX, HEADER_BYTES_MAX, MANIFEST_BYTES_MAX, Manifest, ManifestError, ManifestHeader,
 };
 use crate::names::{BLOCKS, BlockName, MANIFESTS, folder, is_node, taken_at};
 use crate::target::Target;
@@ -35,15 +36,38 @@ pub struct SnapshotListed {
     pub replicas: u64,
     /// Bytes of data and meta files.
     pub bytes: u64,
-    /// Why it cannot be used, if that shows in its first line.
+    /// Why it cannot be used, if that shows in its first line or its last.
     pub problem: Option<String>,
 }
 
-/// The uuids of the nodes that have folders.
-pub async fn nodes(target: &Target) -> Result<Vec<String>, SnapshotError> {
-    let names = names_below(target, "").await?;
-    let folders = names.iter().filter_map(|name| name.strip_suffix('/'));
-    Ok(folders.filter(|n| is_node(n)).map(str::to_owned).collect())
+/// Whether a folder is a node's: it has snapshots, or blocks at least.
+pub async fn is_there(target: &Target, node: &str) -> Result<bool, SnapshotError> {
+    let names = names_below(target, &format!("{node}/")).await?;
+    let of_node = |name: &str| name == MANIFESTS || name == BLOCKS;
+    Ok(names.iter().any(|name| of_node(name.trim_end_matches('/'))))
+}
+
+/// The uuids of the nodes that have folders, or the one that is named.
+///
+/// # Errors
+/// It is no name of a node, which could lead out of the prefix; of the store.
+pub async fn nodes(target: &Target, node: Option<&str>) -> Result<Vec<String>, SnapshotError> {
+    if let Some(node) = node {
+        let advice = "'hayloft snapshot list' without --node names those that are there";
+        let refuse = || SnapshotError::environment("this is no uuid of a node", node, advice);
+        return is_node(node)
+            .then(|| vec![node.to_owned()])
+            .ok_or_else(refuse);
+    }
+    let mut nodes = Vec::new();
+    for name in names_below(target, "").await? {
+        if let Some(node) = name.strip_suffix('/').filter(|name| is_node(name))
+            && is_there(target, node).await?
+        {
+            nodes.push(node.to_owned());
+        }
+    }
+    Ok(nodes)
 }
 
 /// The names of a node's snapshots, the oldest first.
@@ -109,12 +133,8 @@ pub async fn list(
     target: &Target,
     node: Option<&str>,
 ) -> Result<Vec<SnapshotListed>, SnapshotError> {
-    let nodes = match node {
-        Some(node) => vec![node.to_owned()],
-        None => nodes(target).await?,
-    };
     let mut all = Vec::new();
-    for node in nodes {
+    for node in nodes(target, node).await? {
         for name in snapshots(target, &node).await? {
             all.extend(look_at(target, &node, name).await?);
         }
@@ -122,7 +142,7 @@ pub async fn list(
     Ok(all)
 }
 
-/// What the first line of a snapshot says; nothing when it was pruned meanwhile.
+/// What the ends of a snapshot say; nothing when it was pruned meanwhile.
 async fn look_at(
     target: &Target,
     node: &str,
@@ -133,15 +153,18 @@ async fn look_at(
         let len = target.operator().stat(&path).await?.content_length();
         let most = len.min(HEADER_BYTES_MAX as u64 + 1);
         if most == 0 {
-            return Ok(bytes::Bytes::new());
+            return Ok::<_, opendal::Error>((Bytes::new(), Bytes::new()));
         }
-        let read = target.operator().read_with(&path).range(0..most).await;
-        read.map(|bytes| bytes.to_bytes())
+        let operator = target.operator();
+        let first = operator.read_with(&path).range(0..most).await?;
+        let last = len.saturating_sub(END_BYTES_MAX)..len;
+        let last = operator.read_with(&path).range(last).await?;
+        Ok((first.to_bytes(), last.to_bytes()))
     };
-    let first = match read.await {
+    let (first, last) = match read.await {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        first => {
-            first.map_err(|e| SnapshotError::of_store("read a manifest", &target.at(&path), &e))?
+        ends => {
+            ends.map_err(|e| SnapshotError::of_store("read a manifest", &target.at(&path), &e))?
         }
     };
     let header = ManifestHeader::parse(&first).map_err(|e| e.to_string());
@@ -149,7 +172,11 @@ async fn look_at(
         true => Ok(header),
         false => Err(format!("it is of the node {}", header.datanode_uuid)),
     });
-    let problem = header.as_ref().err().cloned();
+    let problem = match &header {
+        Ok(header) if header.is_ended_by(&last) => None,
+        Ok(_) => Some("its end is missing".to_owned()),
+        Err(why) => Some(why.clone()),
+    };
     let header = header.ok();
     let text = |of: fn(&ManifestHeader) -> &String| header.as_ref().map(of).cloned();
     Ok(Some(SnapshotListed {
@@ -211,35 +238,34 @@ pub async fn choose(
     node: Option<&str>,
     snapshot: Option<&str>,
 ) -> Result<(String, String), SnapshotError> {
-    let node = match node {
-        Some(node) => node.to_owned(),
-        None => {
-            let mut nodes = nodes(target).await?;
-            match (nodes.pop(), nodes.len()) {
-                (Some(node), 0) => node,
-                (Some(last), _) => {
-                    nodes.push(last);
-                    let nodes = nodes.join(", ");
-                    let what = "snapshots of several nodes are here";
-                    let advice = format!("name one by --node: {nodes}");
-                    return Err(SnapshotError::environment(what, target.at(""), advice));
-                }
-                (None, _) => return Err(none_here(target, "")),
-            }
+    let mut found = Vec::new();
+    for node in nodes(target, node).await? {
+        let known = snapshots(target, &node).await?;
+        if !known.is_empty() {
+            found.push((node, known));
         }
+    }
+    if found.len() > 1 {
+        let nodes: Vec<String> = found.into_iter().map(|(node, _)| node).collect();
+        let what = "snapshots of several nodes are here";
+        let advice = format!("name one by --node: {}", nodes.join(", "));
+        return Err(SnapshotError::environment(what, target.at(""), advice));
+    }
+    let Some((node, known)) = found.pop() else {
+        return Err(none_here(target, node.unwrap_or_default()));
     };
-    let known = snapshots(target, &node).await?;
     let chosen = match snapshot {
         Some(name) => known.into_iter().find(|known| known == name),
         None => known.into_iter().next_back(),
     };
     match chosen {
         Some(chosen) => Ok((node, chosen)),
-        None => Err(none_here(target, &folder(&node, MANIFESTS))),
+        None => Err(none_here(target, &node)),
     }
 }
 
-fn none_here(target: &Target, folder: &str) -> SnapshotError {
+/// Says that there is no snapshot that could be meant.
+pub fn none_here(target: &Target, folder: &str) -> SnapshotError {
     SnapshotError::finding(
         "there is no such snapshot",
         target.at(folder),

@@ -3,8 +3,8 @@
 //! A snapshot that is being taken counts on objects that no manifest names yet, and one that prunes
 //! removes such objects. So each leaves an object in the folder `running`, and then looks for those
 //! of others. Whichever came second sees the first, because a store lists what was written before.
-//! One that prunes gives way, one that takes a snapshot waits. Several may take snapshots at once:
-//! they write the same objects with the same bytes.
+//! One that prunes gives way; one that takes a snapshot, or reads one, waits. Several of these may
+//! be at work at once: they write the same objects with the same bytes.
 //!
 //! A claim is written anew every minute. One that was not for ten belongs to a process that was
 //! killed. The next process that finds it removes it, and one that finds its own removed gives
@@ -13,13 +13,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hayloft_io::locks;
 use opendal::ErrorKind;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use crate::catalog::names_below;
-use crate::error::SnapshotError;
+use crate::error::{SnapshotError, SnapshotErrorKind};
 use crate::names::{RUNNING, folder};
 use crate::target::Target;
 
@@ -36,6 +37,8 @@ const LOOK: Duration = Duration::from_millis(500);
 pub enum ClaimFor {
     /// A snapshot is taken.
     Create,
+    /// A snapshot is read, which must stay until then.
+    Read,
     /// Snapshots and objects are removed.
     Prune,
 }
@@ -44,6 +47,7 @@ impl ClaimFor {
     fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
+            Self::Read => "read",
             Self::Prune => "prune",
         }
     }
@@ -68,6 +72,7 @@ impl Claim {
     pub async fn take(target: &Target, node: &str, work: ClaimFor) -> Result<Self, SnapshotError> {
         let random = uuid::Uuid::new_v4().simple();
         let path = format!("{}{}-{random}", folder(node, RUNNING), work.name());
+        locks::lock(&target.claims).push(path.clone());
         write(target, &path).await?;
         let lost = CancellationToken::new();
         let again = tokio::spawn(keep(target.clone(), path.clone(), lost.clone()));
@@ -78,7 +83,7 @@ impl Claim {
             lost,
             _again: AbortOnDropHandle::new(again),
         };
-        let began = tokio::time::Instant::now();
+        let (began, mut told) = (tokio::time::Instant::now(), false);
         loop {
             let others = claim.others().await;
             let others = match others {
@@ -91,7 +96,7 @@ impl Claim {
             let in_the_way = match work {
                 // A snapshot, of which nothing may be removed; or one that prunes too.
                 ClaimFor::Prune => others.first(),
-                ClaimFor::Create => others.iter().find(|name| name.starts_with("prune-")),
+                _ => others.iter().find(|name| name.starts_with("prune-")),
             };
             let Some(other) = in_the_way else {
                 return Ok(claim);
@@ -101,7 +106,34 @@ impl Claim {
                 claim.release().await;
                 return Err(refused);
             }
+            if !std::mem::replace(&mut told, true) {
+                warn!("waits for a process that prunes the snapshots of {node}: {other}");
+            }
             tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Does a work that reads a node's snapshots, which stay until then. Where no claim can be
+    /// written it goes on without: a store that is full or may only be read is of use, too.
+    ///
+    /// # Errors
+    /// Those of the work; a process prunes, and does not end.
+    pub async fn reading<T>(
+        target: &Target,
+        node: &str,
+        work: impl Future<Output = Result<T, SnapshotError>>,
+    ) -> Result<T, SnapshotError> {
+        match Self::take(target, node, ClaimFor::Read).await {
+            Ok(claim) => {
+                let done = work.await;
+                claim.release().await;
+                done
+            }
+            Err(error) if error.kind() == SnapshotErrorKind::Environment => {
+                warn!("no prune gives way to what is read here, so do not prune: {error}");
+                work.await
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -173,6 +205,7 @@ impl Claim {
         let (target, path) = (self.target.clone(), self.path.clone());
         // First, so that it is not written once more.
         drop(self);
+        locks::lock(&target.claims).retain(|of| *of != path);
         if let Err(error) = target.remove(vec![path]).await {
             warn!("{error}");
         }

@@ -6,13 +6,14 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use hayloft_wire::ids::{Block, PoolId};
 use serde::Serialize;
+use tracing::warn;
 
 use crate::SnapshotProgress;
 use crate::catalog::{self, Stored};
 use crate::claim::{Claim, ClaimFor};
 use crate::error::{SnapshotError, SnapshotErrorKind};
 use crate::manifest::{Manifest, ManifestHeader, ManifestReplica, ManifestStorage};
-use crate::names::{BlockName, is_node, snapshot_name};
+use crate::names::{BlockName, is_node, snapshot_name, taken_at};
 use crate::rate::Rate;
 use crate::source::{LocalReplica, NodeReplicas, ReadFailure, Replicas};
 use crate::target::Target;
@@ -20,6 +21,8 @@ use crate::upload::{Uploaded, Way};
 
 /// Replicas that are on their way at a time, at most.
 const AT_ONCE_MAX: usize = 32;
+/// A clock that was so far ahead of this one, in milliseconds, is worth a word.
+const AHEAD_MS: u64 = 60_000;
 /// Problems that a report names; the others are counted.
 pub const PROBLEMS_MAX: usize = 100;
 
@@ -113,7 +116,7 @@ async fn last(target: &Target, node: &str) -> Result<Option<Manifest>, SnapshotE
             Ok(manifest) => return Ok(Some(manifest)),
             // `verify` tells of it; what it named is looked at anew.
             Err(error) if error.kind() == SnapshotErrorKind::Finding => {
-                tracing::warn!("{error}");
+                warn!("{error}");
             }
             Err(error) => return Err(error),
         }
@@ -178,6 +181,7 @@ impl Taking<'_> {
     }
 
     async fn take(&self, claim: &Claim) -> Result<CreateReport, SnapshotError> {
+        let name_ms = self.name_ms().await?;
         let before = self.last().await?;
         let stored = catalog::stored(self.target, self.node()).await?;
         let mut report = CreateReport {
@@ -196,7 +200,7 @@ impl Taking<'_> {
         report.covered = Covered::of(manifest.replicas.iter().map(|replica| &replica.name));
         report.replicas = manifest.header.replicas;
         report.bytes = manifest.header.bytes;
-        report.snapshot = snapshot_name(self.options.now_ms);
+        report.snapshot = snapshot_name(name_ms);
         let path = catalog::path_of(self.node(), &report.snapshot);
         let bytes = manifest.encode().map_err(|e| {
             let advice = "take snapshots of fewer volumes at a time";
@@ -212,6 +216,22 @@ impl Taking<'_> {
             return Err(error);
         }
         Ok(report)
+    }
+
+    /// The time that the snapshot is named after: behind all that are there, whatever a clock
+    /// said. Else one of a time to come would be the newest for ever.
+    async fn name_ms(&self) -> Result<u64, SnapshotError> {
+        let names = catalog::snapshots(self.target, self.node()).await?;
+        let newest = names.last().and_then(|name| taken_at(name)).unwrap_or(0);
+        let now = self.options.now_ms;
+        if newest.saturating_sub(now) > AHEAD_MS {
+            warn!(
+                newest = names.last(),
+                "a clock is or was wrong: the newest snapshot is of a \
+                time to come, and this one is named as if it came right after"
+            );
+        }
+        Ok(now.max(newest.saturating_add(1)))
     }
 
     /// The replicas of the node's last snapshot that can be used.

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -83,6 +83,7 @@ fn prepare(
 ) -> Result<Ready, SnapshotError> {
     let mut held = Vec::new();
     for volume in volumes.iter().filter(|v| !v.storage_type.is_transient()) {
+        refuse_root(&volume.root)?;
         let place = volume.root.display();
         let lock = HeldVolume::hold(&volume.root);
         let lock = lock.map_err(|e| SnapshotError::of_file("hold", place, &e.into()))?;
@@ -146,6 +147,20 @@ fn prepare(
         volumes: held,
         there,
     })
+}
+
+/// Refuses to leave files of root in a directory of another user, whose node could not use them.
+fn refuse_root(root: &Path) -> Result<(), SnapshotError> {
+    let dir = root.ancestors().find_map(|dir| dir.metadata().ok());
+    let owner = dir.map_or(0, |dir| dir.uid());
+    if owner == 0 || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(SnapshotError::environment(
+        format!("the directory is of the user {owner}, whose node could not use files of root"),
+        root.display().to_string(),
+        format!("run the command as that user: sudo -u '#{owner}' hayloft snapshot restore ..."),
+    ))
 }
 
 /// The uuid that the volumes have, or get.

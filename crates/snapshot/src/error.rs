@@ -90,7 +90,9 @@ impl SnapshotError {
 /// The error's own words: what a server answered is long, and may have many lines.
 fn in_a_line(error: &opendal::Error) -> String {
     const SHOWN: usize = 300;
-    let text = error.to_string();
+    let source = std::error::Error::source(error).map(|source| format!(": {source}"));
+    // Not the context, such as the headers of an answer.
+    let text = format!("{}{}", error.message(), source.unwrap_or_default());
     let words: Vec<&str> = text.split_whitespace().collect();
     let line = words.join(" ");
     match line.char_indices().nth(SHOWN) {
@@ -99,21 +101,16 @@ fn in_a_line(error: &opendal::Error) -> String {
     }
 }
 
+/// What the system said of a store that is a directory.
+fn of_system(error: &opendal::Error) -> Option<io::ErrorKind> {
+    let first = std::error::Error::source(error);
+    let mut causes = std::iter::successors(first, |error| error.source());
+    let found = causes.find_map(|error| error.downcast_ref::<io::Error>());
+    found.map(io::Error::kind)
+}
+
 /// Whether no more bytes fit into the store.
 fn is_full(error: &opendal::Error) -> bool {
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            let kind = error.kind();
-            if matches!(
-                kind,
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            ) {
-                return true;
-            }
-        }
-        cause = error.source();
-    }
     // Servers of S3 have no code for it in common.
     let text = error.to_string();
     [
@@ -142,9 +139,16 @@ fn is_refused(error: &opendal::Error) -> bool {
 }
 
 fn advice(error: &opendal::Error) -> &'static str {
+    const ROOM: &str = "make room in the store, such as by 'hayloft snapshot prune', or raise its \
+        quota; what is there stays good";
+    match of_system(error) {
+        Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => return ROOM,
+        Some(io::ErrorKind::ReadOnlyFilesystem) => return "mount it so that it may be written",
+        Some(io::ErrorKind::PermissionDenied) => return "run it as a user who may write there",
+        _ => {}
+    }
     if is_full(error) {
-        return "make room in the store, such as by 'hayloft snapshot prune', or raise its quota; \
-                what is there stays good";
+        return ROOM;
     }
     if is_refused(error) {
         return "give credentials that are valid now and may list, read, write and delete there; a \

@@ -50,7 +50,7 @@ pub use replica_check::MetaFile;
 pub use restore::{Begun, Incoming, RestoreOptions, RestoreReport, RestoreSink, restore_to};
 pub use source::{
     DirectorySource, LocalReplica, NodeReplicas, ReadFailure, Reading, ReplicaBytes, Replicas,
-    nodes_on,
+    nodes_on, only,
 };
 pub use target::Target;
 pub use verify::{VerifyOptions, VerifyReport, verify};

@@ -26,6 +26,8 @@ const VERSION: u32 = 1;
 pub const MANIFEST_BYTES_MAX: u64 = 512 << 20;
 /// Longest first line, in bytes.
 pub const HEADER_BYTES_MAX: usize = 64 << 10;
+/// So many bytes at the end of a manifest have its last line.
+pub const END_BYTES_MAX: u64 = 64;
 /// Longest line of a replica, in bytes.
 const LINE_BYTES_MAX: u64 = 128;
 
@@ -178,6 +180,12 @@ impl ManifestHeader {
             return Err(altered("its node has no uuid"));
         }
         Ok(header)
+    }
+
+    /// Whether the last bytes of a manifest are its end, as far as they tell.
+    pub fn is_ended_by(&self, bytes: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(bytes);
+        text.ends_with('\n') && text.contains(&format!("\nend {} ", self.replicas))
     }
 
     /// The pools as their VERSION files have them.

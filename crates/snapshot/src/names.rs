@@ -4,7 +4,7 @@
 //! UUID/blocks/BP-x/subdirA/subdirB/blk_ID_GS_LEN        data file
 //! UUID/blocks/BP-x/subdirA/subdirB/blk_ID_GS_LEN.meta   meta file
 //! UUID/manifests/MILLISECONDS-RANDOM                    a snapshot
-//! UUID/running/create-RANDOM, prune-RANDOM              who is at work
+//! UUID/running/create-RANDOM, read-.., prune-..         who is at work
 //! ```
 //!
 //! A block's name says all that its bytes depend on, so an object never changes.
@@ -21,6 +21,8 @@ pub const RUNNING: &str = "running";
 /// Where a file system has what is not whole yet.
 pub const UNFINISHED: &str = ".unfinished";
 
+/// The latest time that a name has room for: in the year 2286.
+const LAST_MS: u64 = 9_999_999_999_999;
 /// Longest uuid of a node that is used, in bytes.
 const NODE_BYTES_MAX: usize = 128;
 
@@ -105,6 +107,7 @@ pub fn folder(node: &str, which: &str) -> String {
 /// The name of a snapshot taken at a time, in milliseconds since 1970; later ones sort behind.
 pub fn snapshot_name(at_ms: u64) -> String {
     let random = uuid::Uuid::new_v4().simple().to_string();
+    let at_ms = at_ms.min(LAST_MS);
     format!("{at_ms:013}-{}", &random[..8])
 }
 

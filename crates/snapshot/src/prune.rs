@@ -60,18 +60,17 @@ pub struct PruneReport {
 /// Removes old snapshots of each node, and objects that none of those that stay names.
 ///
 /// # Errors
-/// Another process is at work; a snapshot that stays cannot be read, so that it is not known what
-/// it names; the store fails. What was removed before stays so.
+/// There is no such node; another process is at work; a snapshot that stays cannot be read, so
+/// that it is not known what it names; the store fails. What was removed before stays so.
 pub async fn prune(
     target: &Target,
     options: &PruneOptions,
 ) -> Result<Vec<PruneReport>, SnapshotError> {
-    let nodes = match &options.node {
-        Some(node) => vec![node.clone()],
-        None => catalog::nodes(target).await?,
-    };
     let mut reports = Vec::new();
-    for node in nodes {
+    for node in catalog::nodes(target, options.node.as_deref()).await? {
+        if !catalog::is_there(target, &node).await? {
+            return Err(catalog::none_here(target, &node));
+        }
         let claim = Claim::take(target, &node, ClaimFor::Prune).await?;
         let pruned = prune_node(target, &node, options, &claim).await;
         claim.release().await;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::SnapshotProgress;
 use crate::catalog;
+use crate::claim::Claim;
 use crate::create::PROBLEMS_MAX;
 use crate::error::SnapshotError;
 use crate::fetch::{Broken, Fetch, IncomingReplica};
@@ -112,6 +113,20 @@ pub async fn chosen(
 /// It is of another cluster; the store or the sink fails. Objects that are missing or altered are
 /// reported.
 pub async fn restore_to(
+    target: &Target,
+    sink: &dyn RestoreSink,
+    (cluster_id, identity): (&str, &str),
+    options: &RestoreOptions,
+    progress: &SnapshotProgress,
+) -> Result<RestoreReport, SnapshotError> {
+    let (node, snapshot) = (options.node.as_deref(), options.snapshot.as_deref());
+    let (node, snapshot) = catalog::choose(target, node, snapshot).await?;
+    let options = options.of(node.clone(), snapshot);
+    let work = restore_chosen(target, sink, (cluster_id, identity), &options, progress);
+    Claim::reading(target, &node, work).await
+}
+
+async fn restore_chosen(
     target: &Target,
     sink: &dyn RestoreSink,
     (cluster_id, identity): (&str, &str),

@@ -143,6 +143,24 @@ pub fn nodes_on(dirs: &[(PathBuf, StorageType)]) -> Result<Vec<DirectorySource>,
     Ok(nodes)
 }
 
+/// The one of the nodes that has a uuid; none of none.
+///
+/// # Errors
+/// There are others alone.
+pub fn only(
+    mut nodes: Vec<DirectorySource>,
+    uuid: &str,
+) -> Result<Vec<DirectorySource>, SnapshotError> {
+    let there: Vec<String> = nodes.iter().map(|n| n.datanode_uuid().to_owned()).collect();
+    nodes.retain(|node| node.datanode_uuid() == uuid);
+    if nodes.is_empty() && !there.is_empty() {
+        let advice = format!("name one that is there by --node: {}", there.join(", "));
+        let what = "the data directories are of other nodes";
+        return Err(SnapshotError::finding(what, uuid, advice));
+    }
+    Ok(nodes)
+}
+
 impl DirectorySource {
     /// Uuid of the node.
     #[must_use]

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hayloft_io::locks;
 use opendal::layers::{ConcurrentLimitLayer, RetryLayer, TimeoutLayer};
 use opendal::{ErrorKind, Operator, services};
 
@@ -32,6 +34,8 @@ pub struct Target {
     operator: Operator,
     /// The directory, where it is one.
     directory: Option<PathBuf>,
+    /// Claims that this process holds, by their paths.
+    pub(crate) claims: Arc<Mutex<Vec<String>>>,
 }
 
 impl fmt::Debug for Target {
@@ -53,6 +57,18 @@ impl Target {
     /// # Errors
     /// It is no such URL, or what has to be said with it is missing.
     pub fn open(url: &str) -> Result<Self, SnapshotError> {
+        Self::new(url, true)
+    }
+
+    /// The same for works that read, which need no place for what is not whole yet.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn to_read(url: &str) -> Result<Self, SnapshotError> {
+        Self::new(url, false)
+    }
+
+    fn new(url: &str, to_write: bool) -> Result<Self, SnapshotError> {
         let url = url.trim().trim_end_matches('/');
         let wrong = || SnapshotError::environment("this is no place for snapshots", url, FORMS);
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
@@ -83,8 +99,10 @@ impl Target {
                 }
                 let unfinished = path.join(UNFINISHED);
                 directory = Some(path);
-                let fs = services::Fs::default().root(&root);
-                let fs = fs.atomic_write_dir(&unfinished.to_string_lossy());
+                let mut fs = services::Fs::default().root(&root);
+                if to_write {
+                    fs = fs.atomic_write_dir(&unfinished.to_string_lossy());
+                }
                 Operator::new(fs).map(opendal::OperatorBuilder::finish)
             }
             _ => return Err(wrong()),
@@ -94,6 +112,7 @@ impl Target {
             url: url.to_owned(),
             operator: patient(operator),
             directory,
+            claims: Arc::default(),
         })
     }
 
@@ -104,6 +123,7 @@ impl Target {
             url: "memory://test".to_owned(),
             operator: patient(operator),
             directory: None,
+            claims: Arc::default(),
         }
     }
 
@@ -162,6 +182,15 @@ impl Target {
     pub(crate) async fn remove(&self, paths: Vec<String>) -> Result<(), SnapshotError> {
         let removed = self.operator.delete_iter(paths).await;
         removed.map_err(|e| SnapshotError::of_store("remove objects", &self.url, &e))
+    }
+
+    /// Gives up the claims of works that were dropped: others need not wait until they are dead.
+    ///
+    /// # Errors
+    /// Of the store.
+    pub async fn release_claims(&self) -> Result<(), SnapshotError> {
+        let left = std::mem::take(&mut *locks::lock(&self.claims));
+        self.remove(left).await
     }
 
     /// Has what was written outlive power loss. An object store does that before it answers.

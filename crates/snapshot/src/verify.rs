@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::SnapshotProgress;
 use crate::catalog;
+use crate::claim::Claim;
 use crate::create::PROBLEMS_MAX;
 use crate::error::SnapshotError;
 use crate::fetch::{Broken, Fetch, Nowhere};
@@ -47,6 +48,12 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
+    /// What mends its problems, if it has any.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        (self.broken > 0).then_some("remove their objects, and run 'hayloft snapshot create' again")
+    }
+
     fn problem(&mut self, replica: &ManifestReplica, why: &str) {
         self.broken += 1;
         if self.problems.len() < PROBLEMS_MAX {
@@ -69,17 +76,27 @@ pub async fn verify(
 ) -> Result<VerifyReport, SnapshotError> {
     let (node, snapshot) = (options.node.as_deref(), options.snapshot.as_deref());
     let (node, snapshot) = catalog::choose(target, node, snapshot).await?;
-    let manifest = catalog::manifest(target, &node, &snapshot).await?;
+    let work = verify_chosen(target, (&node, &snapshot), options, progress);
+    Claim::reading(target, &node, work).await
+}
+
+async fn verify_chosen(
+    target: &Target,
+    (node, snapshot): (&str, &str),
+    options: &VerifyOptions,
+    progress: &SnapshotProgress,
+) -> Result<VerifyReport, SnapshotError> {
+    let manifest = catalog::manifest(target, node, snapshot).await?;
     let mut report = VerifyReport {
         cluster_id: manifest.header.cluster_id.clone(),
         replicas: manifest.header.replicas,
         bytes: manifest.header.bytes,
-        snapshot,
-        node,
+        snapshot: snapshot.to_owned(),
+        node: node.to_owned(),
         ..VerifyReport::default()
     };
     if options.quick {
-        let stored = catalog::stored(target, &report.node).await?;
+        let stored = catalog::stored(target, node).await?;
         for replica in &manifest.replicas {
             let there = stored.get(&replica.name).copied().unwrap_or_default();
             if there.data != Some(replica.name.len) || there.meta != Some(replica.meta_len) {
@@ -90,10 +107,9 @@ pub async fn verify(
     }
     let data = manifest.replicas.iter().map(|r| r.name.len);
     progress.expect(data.fold(0, u64::saturating_add));
-    let node = report.node.clone();
     let fetch = Fetch {
         target,
-        node: &node,
+        node,
         rate: &options.rate,
         progress,
     };

@@ -2,6 +2,7 @@
 //! or without one, and put back where none runs. Blocking.
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{fs, process};
@@ -215,14 +216,16 @@ pub struct HeldVolume {
 }
 
 impl HeldVolume {
-    /// Makes the directory if it is not there, and takes the lock of its volume; `None` when a node
-    /// or another command has it.
+    /// Makes the directory if it is not there, so that no other user reads its blocks before a node
+    /// starts, and takes the lock of its volume; `None` when a node or another command has it.
     ///
     /// # Errors
     /// The directory cannot be made, or the lock's file not be written.
     pub fn hold(root: &Path) -> Result<Option<Self>, IoError> {
         let failed = |e| IoError::from_std(hayloft_io::IoOp::CreateDir, root, &e);
-        make_dir(&root.join(CURRENT)).map_err(failed)?;
+        let mut private = fs::DirBuilder::new();
+        private.recursive(true).mode(0o700);
+        private.create(root.join(CURRENT)).map_err(failed)?;
         let note = format!("{}@hayloft-snapshot", process::id());
         match RecordLock::acquire(&root.join(IN_USE_LOCK), note.as_bytes()) {
             Err(e) if e.kind() == IoErrorKind::Locked => Ok(None),
@@ -318,6 +321,8 @@ fn write_version(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -337,6 +342,8 @@ mod tests {
             pool: PoolId::new("BP-1-h-1").expect("valid"),
         };
         let held = HeldVolume::hold(&root).expect("no error").expect("free");
+        let mode = fs::metadata(&root).expect("made").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "other users read its blocks");
         assert!(volume_on_disk(&root).expect("no error").is_none());
         held.format(&volume).expect("writes");
         held.prepare_pool(&pool).expect("writes");

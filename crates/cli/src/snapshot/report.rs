@@ -126,6 +126,9 @@ pub fn verified(report: &VerifyReport, quick: bool, json: bool) -> Result<ExitCo
         );
     }
     warn(&report.problems, report.broken);
+    if let Some(advice) = report.advice() {
+        eprintln!("hayloft: {advice}");
+    }
     Ok(code(report.broken))
 }
 

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_conf::{Configuration, DataDir, keys};
@@ -14,6 +13,8 @@ use hayloft_snapshot::{
 };
 use hayloft_store::now_ms;
 use hayloft_wire::ids::StorageType;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 use super::report;
 use super::{
@@ -21,9 +22,12 @@ use super::{
 };
 use crate::error::{CliError, INTERRUPTED};
 use crate::given::{conf_dir, typed_dirs};
+use crate::log_filter;
 
 /// How often the progress is shown.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
+/// How long an interrupted command takes to say that it is not at work any more.
+const RELEASE_WITHIN: Duration = Duration::from_secs(5);
 
 impl From<SnapshotError> for CliError {
     fn from(error: SnapshotError) -> Self {
@@ -36,6 +40,7 @@ impl From<SnapshotError> for CliError {
 
 /// Runs a command.
 pub fn run(command: &SnapshotCommand) -> Result<ExitCode, CliError> {
+    log_filter::warnings();
     match command {
         SnapshotCommand::Create(args) => create(args),
         SnapshotCommand::List(args) => list(args),
@@ -50,17 +55,16 @@ fn configuration(store: &StoreArgs) -> Result<Configuration, CliError> {
     Ok(Configuration::load(&dir, &[])?)
 }
 
-/// The store that is meant. The configuration is read where it has to say which.
-fn target(store: &StoreArgs) -> Result<Target, CliError> {
+/// Where snapshots are. The configuration is read where it has to say that.
+fn url(store: &StoreArgs) -> Result<String, CliError> {
     if let Some(url) = &store.to {
-        return Ok(Target::open(url)?);
+        return Ok(url.clone());
     }
     let configured = configuration(store)?.get(&keys::SNAPSHOT_TO);
-    let url = configured.ok_or_else(|| {
+    configured.ok_or_else(|| {
         let advice = "give it with --to URL, or set hayloft.snapshot.to";
         CliError::new("nothing says where snapshots are", "", advice)
-    })?;
-    Ok(Target::open(&url)?)
+    })
 }
 
 fn rate(speed: &SpeedArgs, config: Option<&Configuration>) -> Rate {
@@ -72,7 +76,7 @@ fn rate(speed: &SpeedArgs, config: Option<&Configuration>) -> Rate {
 /// it has done stays good.
 fn on_threads<T>(
     what: &str,
-    progress: &Arc<SnapshotProgress>,
+    (target, progress): (&Target, &SnapshotProgress),
     work: impl Future<Output = Result<T, SnapshotError>>,
 ) -> Result<Option<T>, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -81,13 +85,16 @@ fn on_threads<T>(
         .build()
         .map_err(|e| CliError::new(format!("cannot start threads: {e}"), "", ""))?;
     let step = ProgressStep::bytes(what, 0);
-    let done = runtime.block_on(async {
+    let done: std::io::Result<_> = runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
         let mut work = std::pin::pin!(work);
         let mut show = tokio::time::interval(SHOW_EVERY);
         loop {
             tokio::select! {
-                done = &mut work => return Some(done),
-                _ = tokio::signal::ctrl_c() => return None,
+                done = &mut work => return Ok(Some(done)),
+                _ = interrupt.recv() => return Ok(None),
+                _ = terminate.recv() => return Ok(None),
                 _ = show.tick() => {
                     let (done, total) = progress.bytes();
                     step.at_of(done, total);
@@ -96,13 +103,14 @@ fn on_threads<T>(
         }
     });
     let (bytes, _) = progress.bytes();
-    match done {
+    match done.map_err(|e| CliError::new(format!("cannot listen for signals: {e}"), "", ""))? {
         Some(Ok(done)) => {
             step.done(&hayloft_console::size::show(bytes));
             Ok(Some(done))
         }
         Some(Err(error)) => Err(error.into()),
         None => {
+            runtime.block_on(async { timeout(RELEASE_WITHIN, target.release_claims()).await.ok() });
             eprintln!("hayloft: interrupted; the next run goes on where this one was");
             Ok(None)
         }
@@ -115,14 +123,14 @@ fn interrupted() -> ExitCode {
 
 fn create(args: &CreateArgs) -> Result<ExitCode, CliError> {
     let config = configuration(&args.store)?;
-    let target = target(&args.store)?;
+    let target = Target::open(&url(&args.store)?)?;
     let mut dirs: Vec<(PathBuf, StorageType)> = Vec::new();
     for (_, of_node) in typed_dirs(&config)? {
         dirs.extend(of_node.into_iter().map(|dir| (dir.path, dir.storage_type)));
     }
     let mut nodes = hayloft_snapshot::nodes_on(&dirs)?;
     if let Some(uuid) = &args.store.node {
-        nodes.retain(|node| node.datanode_uuid() == uuid);
+        nodes = hayloft_snapshot::only(nodes, uuid)?;
     }
     if nodes.is_empty() {
         let dirs: Vec<String> = dirs.iter().map(|(d, _)| d.display().to_string()).collect();
@@ -142,10 +150,10 @@ fn create(args: &CreateArgs) -> Result<ExitCode, CliError> {
             at_once: usize::from(args.speed.jobs),
             now_ms: now_ms(),
         };
-        let progress = Arc::new(SnapshotProgress::default());
+        let progress = SnapshotProgress::default();
         let work = hayloft_snapshot::create(&node, &target, &options, &progress);
         let what = format!("a snapshot of {}", node.datanode_uuid());
-        match on_threads(&what, &progress, work)? {
+        match on_threads(&what, (&target, &progress), work)? {
             Some(report) => reports.push(report),
             None => return Ok(interrupted()),
         }
@@ -154,17 +162,17 @@ fn create(args: &CreateArgs) -> Result<ExitCode, CliError> {
 }
 
 fn list(args: &ListArgs) -> Result<ExitCode, CliError> {
-    let target = target(&args.store)?;
-    let progress = Arc::default();
+    let target = Target::to_read(&url(&args.store)?)?;
+    let progress = SnapshotProgress::default();
     let work = hayloft_snapshot::list(&target, args.store.node.as_deref());
-    match on_threads("listing snapshots", &progress, work)? {
+    match on_threads("listing snapshots", (&target, &progress), work)? {
         Some(listed) => report::listed(&target, &listed, now_ms(), args.store.place.json),
         None => Ok(interrupted()),
     }
 }
 
 fn verify(args: &VerifyArgs) -> Result<ExitCode, CliError> {
-    let target = target(&args.store)?;
+    let target = Target::to_read(&url(&args.store)?)?;
     let options = VerifyOptions {
         node: args.store.node.clone(),
         snapshot: args.snapshot.clone(),
@@ -172,9 +180,9 @@ fn verify(args: &VerifyArgs) -> Result<ExitCode, CliError> {
         rate: rate(&args.speed, None),
         at_once: usize::from(args.speed.jobs),
     };
-    let progress = Arc::new(SnapshotProgress::default());
+    let progress = SnapshotProgress::default();
     let work = hayloft_snapshot::verify(&target, &options, &progress);
-    match on_threads("verifying a snapshot", &progress, work)? {
+    match on_threads("verifying a snapshot", (&target, &progress), work)? {
         Some(verified) => report::verified(&verified, args.quick, args.store.place.json),
         None => Ok(interrupted()),
     }
@@ -203,7 +211,7 @@ fn dirs_of_one(config: &Configuration, name: Option<&str>) -> Result<Vec<DataDir
 
 fn restore(args: &RestoreArgs) -> Result<ExitCode, CliError> {
     let config = configuration(&args.store)?;
-    let target = target(&args.store)?;
+    let target = Target::to_read(&url(&args.store)?)?;
     let dirs = dirs_of_one(&config, args.virtual_node.as_deref())?;
     let volumes = dirs.into_iter().map(|dir| RestoreVolume {
         root: dir.path,
@@ -217,16 +225,16 @@ fn restore(args: &RestoreArgs) -> Result<ExitCode, CliError> {
         rate: rate(&args.speed, None),
         at_once: usize::from(args.speed.jobs),
     };
-    let progress = Arc::new(SnapshotProgress::default());
+    let progress = SnapshotProgress::default();
     let work = hayloft_snapshot::restore(&target, &volumes, &options, &progress);
-    match on_threads("restoring a snapshot", &progress, work)? {
+    match on_threads("restoring a snapshot", (&target, &progress), work)? {
         Some(restored) => report::restored(&restored, args.store.place.json),
         None => Ok(interrupted()),
     }
 }
 
 fn prune(args: &PruneArgs) -> Result<ExitCode, CliError> {
-    let target = target(&args.store)?;
+    let target = Target::open(&url(&args.store)?)?;
     let day = Duration::from_secs(86_400);
     let options = PruneOptions {
         node: args.store.node.clone(),
@@ -235,9 +243,9 @@ fn prune(args: &PruneArgs) -> Result<ExitCode, CliError> {
         remove: args.yes,
         now_ms: now_ms(),
     };
-    let progress = Arc::default();
+    let progress = SnapshotProgress::default();
     let work = hayloft_snapshot::prune(&target, &options);
-    match on_threads("looking for what can go", &progress, work)? {
+    match on_threads("looking for what can go", (&target, &progress), work)? {
         Some(pruned) => report::pruned(&pruned, args.store.place.json),
         None => Ok(interrupted()),
     }

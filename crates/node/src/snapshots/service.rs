@@ -113,7 +113,7 @@ impl SnapshotNode {
             Some((url, node)) => (url, Some(node.to_owned())),
             None => (from, None),
         };
-        let target = Target::open(url)?;
+        let target = Target::to_read(url)?;
         let options = RestoreOptions {
             node,
             snapshot: None,

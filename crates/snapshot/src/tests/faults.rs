@@ -10,7 +10,7 @@ use super::setup::{
     Node, all_of, directory_of, memory, operator, prune_options, restored, verified, verify_one,
 };
 use crate::claim::{Claim, ClaimFor};
-use crate::{SnapshotErrorKind, Target, prune};
+use crate::{SnapshotErrorKind, Target, list, prune};
 
 #[tokio::test]
 async fn objects_that_are_missing_or_altered_are_found_and_not_restored() {
@@ -44,6 +44,8 @@ async fn objects_that_are_missing_or_altered_are_found_and_not_restored() {
             "{:?}",
             report.problems
         );
+        let advice = report.advice().expect("it can be mended");
+        assert!(advice.contains("snapshot create"), "{advice}");
         let quick = verify_one(&target, None, true).await.expect("looked");
         let shows = ["gone", "longer", "shorter"]
             .iter()
@@ -77,15 +79,25 @@ async fn an_altered_manifest_is_refused() {
     let text = String::from_utf8(bytes).expect("text");
     let other = text.replace(" 1001 700 ", " 1001 701 ");
     assert_ne!(text, other);
-    for altered in [other, text[..text.len() - 10].to_owned(), String::new()] {
+    for altered in [
+        other.clone(),
+        text[..text.len() - 10].to_owned(),
+        String::new(),
+    ] {
         target
-            .write(&path, Bytes::from(altered))
+            .write(&path, Bytes::from(altered.clone()))
             .await
             .expect("writes");
+        // `list` reads its ends alone.
+        let is_whole = altered == other;
         let error = restored(&target, &Node::empty(), false).await;
         let error = error.expect_err("is altered");
         assert!(error.to_string().contains("was altered"), "{error}");
         assert_eq!(error.kind(), SnapshotErrorKind::Finding);
+        if !is_whole {
+            let listed = list(&target, None).await.expect("lists");
+            assert!(listed[0].problem.is_some(), "{listed:?}");
+        }
         // What it names is not known, so nothing is removed.
         let mut options = prune_options(1);
         options.remove = true;

@@ -94,6 +94,8 @@ async fn a_prune_killed_anywhere_breaks_no_snapshot() {
         done = killed_after(steps, prune(&target, &options))
             .await
             .is_some();
+        // Ten minutes later.
+        target.release_claims().await.expect("removes");
         for listed in list(&target, None).await.expect("lists") {
             let report = verify_one(&target, Some(listed.name), false).await;
             assert_eq!(report.expect("verified").broken, 0);

@@ -3,6 +3,7 @@
 mod faults;
 mod kills;
 mod setup;
+mod stores;
 
 use hayloft_wire::ids::StorageType;
 

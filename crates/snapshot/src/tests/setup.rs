@@ -185,6 +185,11 @@ impl Node {
         }]
     }
 
+    /// Its directory as configurations name it.
+    pub fn typed(&self) -> [(PathBuf, StorageType); 1] {
+        [(self.root(), StorageType::Disk)]
+    }
+
     pub fn version(&self) -> VolumeVersion {
         let volume = volume_on_disk(&self.root()).expect("reads");
         volume.expect("a volume").version
@@ -261,8 +266,7 @@ impl Node {
     }
 
     pub async fn create(&self, target: &Target) -> Result<CreateReport, SnapshotError> {
-        let dirs = [(self.root(), StorageType::Disk)];
-        let source = nodes_on(&dirs).expect("a node").remove(0);
+        let source = nodes_on(&self.typed()).expect("a node").remove(0);
         create(&source, target, &options(), &SnapshotProgress::default()).await
     }
 }
