@@ -151,7 +151,7 @@ fn described(options: &ExperimentOptions, kind: &str, local: bool) -> Descriptio
 }
 
 fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
-    each_kind_in(run, part, &PLACES, &mut |turn, (place, kind)| {
+    each_kind_in(run, part, &PLACES, &mut |turn, place, kind| {
         let described = described(turn.options, kind, PLACES[place] == LOCAL);
         let testbed = bring_up(turn, described)?;
         measure(turn, &testbed)

@@ -111,7 +111,7 @@ fn described(way: &Way, kind: &str, options: &ExperimentOptions) -> Description 
 
 fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
     let names: Vec<&str> = WAYS.iter().map(|way| way.name).collect();
-    each_kind_in(run, part, &names, &mut |turn, (way, kind)| {
+    each_kind_in(run, part, &names, &mut |turn, way, kind| {
         let way = &WAYS[way];
         let mut described = described(way, kind, turn.options);
         described.workload.mib = turn.mib();

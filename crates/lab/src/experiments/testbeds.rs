@@ -164,9 +164,7 @@ pub(super) fn each_kind(
     (part, row): (&str, &str),
     measure: &mut dyn FnMut(&mut PeerTurn<'_>, &str) -> Result<()>,
 ) -> Result<()> {
-    each_kind_in(run, part, &[row], &mut |turn, (_, kind)| {
-        measure(turn, kind)
-    })
+    each_kind_in(run, part, &[row], &mut |turn, _, kind| measure(turn, kind))
 }
 
 /// The same in several rows, which are compared: all of them take turns in every round. `measure`
@@ -178,13 +176,13 @@ pub(super) fn each_kind_in(
     run: &mut Run<'_>,
     part: &str,
     rows: &[&str],
-    measure: &mut dyn FnMut(&mut PeerTurn<'_>, (usize, &str)) -> Result<()>,
+    measure: &mut dyn FnMut(&mut PeerTurn<'_>, usize, &str) -> Result<()>,
 ) -> Result<()> {
     let kinds = peers_on(Medium::Rotating);
     let of_row = |row| kinds.iter().map(move |(peer, _)| (row, *peer));
     let peers: Vec<_> = rows.iter().copied().flat_map(of_row).collect();
     run.rounds(part, &peers, &mut |turn, at| {
-        measure(turn, (at / kinds.len(), kinds[at % kinds.len()].1))
+        measure(turn, at / kinds.len(), kinds[at % kinds.len()].1)
     })
 }
 
