@@ -41,7 +41,7 @@ pub struct SnapshotListed {
 }
 
 /// Whether a folder is a node's: it has snapshots, or blocks at least.
-pub async fn is_there(target: &Target, node: &str) -> Result<bool, SnapshotError> {
+async fn is_there(target: &Target, node: &str) -> Result<bool, SnapshotError> {
     let names = names_below(target, &format!("{node}/")).await?;
     let of_node = |name: &str| name == MANIFESTS || name == BLOCKS;
     Ok(names.iter().any(|name| of_node(name.trim_end_matches('/'))))
@@ -50,14 +50,18 @@ pub async fn is_there(target: &Target, node: &str) -> Result<bool, SnapshotError
 /// The uuids of the nodes that have folders, or the one that is named.
 ///
 /// # Errors
-/// It is no name of a node, which could lead out of the prefix; of the store.
+/// It is no name of a node, which could lead out of the prefix, or has no folder; of the store.
 pub async fn nodes(target: &Target, node: Option<&str>) -> Result<Vec<String>, SnapshotError> {
     if let Some(node) = node {
         let advice = "'hayloft snapshot list' without --node names those that are there";
-        let refuse = || SnapshotError::environment("this is no uuid of a node", node, advice);
-        return is_node(node)
-            .then(|| vec![node.to_owned()])
-            .ok_or_else(refuse);
+        if !is_node(node) {
+            let what = "this is no uuid of a node";
+            return Err(SnapshotError::environment(what, node, advice));
+        }
+        if !is_there(target, node).await? {
+            return Err(none_here(target, node));
+        }
+        return Ok(vec![node.to_owned()]);
     }
     let mut nodes = Vec::new();
     for name in names_below(target, "").await? {
@@ -67,6 +71,8 @@ pub async fn nodes(target: &Target, node: Option<&str>) -> Result<Vec<String>, S
             nodes.push(node.to_owned());
         }
     }
+    // Directories list their entries in any order.
+    nodes.sort_unstable();
     Ok(nodes)
 }
 
@@ -264,8 +270,7 @@ pub async fn choose(
     }
 }
 
-/// Says that there is no snapshot that could be meant.
-pub fn none_here(target: &Target, folder: &str) -> SnapshotError {
+fn none_here(target: &Target, folder: &str) -> SnapshotError {
     SnapshotError::finding(
         "there is no such snapshot",
         target.at(folder),

@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-use crate::catalog::names_below;
+use crate::catalog::{choose, manifest, names_below};
 use crate::error::{SnapshotError, SnapshotErrorKind};
+use crate::manifest::Manifest;
 use crate::names::{RUNNING, folder};
 use crate::target::Target;
 
@@ -51,6 +52,17 @@ impl ClaimFor {
             Self::Prune => "prune",
         }
     }
+}
+
+/// A snapshot that is read, whole.
+#[derive(Debug)]
+pub struct ChosenSnapshot {
+    /// Uuid of its node.
+    pub node: String,
+    /// Its name.
+    pub snapshot: String,
+    /// What it consists of.
+    pub manifest: Manifest,
 }
 
 /// A claim of this process.
@@ -113,34 +125,48 @@ impl Claim {
         }
     }
 
-    /// Does a work that reads a node's snapshots, which stay until then. Where no claim can be
+    /// Does a work with the snapshot that is meant, which stays until then. Where no claim can be
     /// written it goes on without: a store that is full or may only be read is of use, too.
     ///
     /// # Errors
-    /// Those of the work; a process prunes, and does not end.
-    pub async fn reading<T>(
+    /// Those of the work; there is no such snapshot, or it cannot be read; a process prunes, and
+    /// does not end.
+    pub async fn reading<T, W>(
         target: &Target,
-        node: &str,
-        work: impl Future<Output = Result<T, SnapshotError>>,
-    ) -> Result<T, SnapshotError> {
-        match Self::take(target, node, ClaimFor::Read).await {
-            Ok(claim) => {
-                let done = work.await;
-                claim.release().await;
-                done
-            }
+        (node, snapshot): (Option<&str>, Option<&str>),
+        work: impl FnOnce(ChosenSnapshot) -> W,
+    ) -> Result<T, SnapshotError>
+    where
+        W: Future<Output = Result<T, SnapshotError>>,
+    {
+        let (node, snapshot) = choose(target, node, snapshot).await?;
+        let claim = match Self::take(target, &node, ClaimFor::Read).await {
+            Ok(claim) => Some(claim),
             Err(error) if error.kind() == SnapshotErrorKind::Environment => {
                 warn!("no prune gives way to what is read here, so do not prune: {error}");
-                work.await
+                None
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        };
+        let done = async {
+            let manifest = manifest(target, &node, &snapshot).await?;
+            let chosen = ChosenSnapshot {
+                node,
+                snapshot,
+                manifest,
+            };
+            work(chosen).await
+        };
+        let done = done.await;
+        if let Some(claim) = claim {
+            claim.release().await;
         }
+        done
     }
 
     fn refused(&self, other: &str) -> SnapshotError {
         let minutes = DEAD.as_secs() / 60;
-        SnapshotError::finding(
-            "another process is at work on the snapshots of this node",
+        SnapshotError::at_work(
             self.target
                 .at(&format!("{}{other}", folder(&self.node, RUNNING))),
             format!(

@@ -20,12 +20,11 @@ use hayloft_wire::ids::{PoolId, StorageType};
 
 use crate::SnapshotProgress;
 use crate::catalog;
+use crate::claim::{ChosenSnapshot, Claim};
 use crate::error::SnapshotError;
 use crate::fetch::IncomingReplica;
 use crate::manifest::Manifest;
-use crate::restore::{
-    Begun, Incoming, RestoreOptions, RestoreReport, RestoreSink, chosen, restore_to,
-};
+use crate::restore::{Begun, Incoming, RestoreOptions, RestoreReport, RestoreSink, restore_chosen};
 use crate::target::Target;
 
 /// A data directory that replicas are put on.
@@ -48,22 +47,34 @@ pub async fn restore(
     options: &RestoreOptions,
     progress: &SnapshotProgress,
 ) -> Result<RestoreReport, SnapshotError> {
-    let (node, snapshot, manifest) = chosen(target, options).await?;
-    let place = target.at(&catalog::path_of(&node, &snapshot));
-    let pools = manifest.header.pool_versions();
+    let meant = (options.node.as_deref(), options.snapshot.as_deref());
+    let restore = |chosen| restore_chosen_on(target, volumes, chosen, (options, progress));
+    Claim::reading(target, meant, restore).await
+}
+
+async fn restore_chosen_on(
+    target: &Target,
+    volumes: &[RestoreVolume],
+    mut chosen: ChosenSnapshot,
+    (options, progress): (&RestoreOptions, &SnapshotProgress),
+) -> Result<RestoreReport, SnapshotError> {
+    let place = target.at(&catalog::path_of(&chosen.node, &chosen.snapshot));
+    let pools = chosen.manifest.header.pool_versions();
     let pools =
         pools.map_err(|e| SnapshotError::finding(e.to_string(), place, "use another snapshot"))?;
-    let cluster_id = manifest.header.cluster_id.clone();
     let (volumes, new) = (volumes.to_vec(), options.new_identity);
-    let prepared = tokio::task::spawn_blocking(move || prepare(&volumes, &manifest, &pools, new));
-    let ready = prepared.await.unwrap_or_else(|e| {
+    let manifest = chosen.manifest;
+    let prepared = tokio::task::spawn_blocking(move || {
+        prepare(&volumes, &manifest, &pools, new).map(|ready| (ready, manifest))
+    });
+    let (ready, manifest) = prepared.await.unwrap_or_else(|e| {
         let error = io::Error::other(e);
         Err(SnapshotError::of_file("use", "data directories", &error))
     })?;
+    chosen.manifest = manifest;
+    let cluster_id = chosen.manifest.header.cluster_id.clone();
     let to = (cluster_id.as_str(), ready.identity.as_str());
-    // The same snapshot, though a newer one may be there by now.
-    let options = options.of(node, snapshot);
-    restore_to(target, &ready, to, &options, progress).await
+    restore_chosen(target, &ready, to, chosen, (options, progress)).await
 }
 
 /// Volumes that are held and have all that replicas need.

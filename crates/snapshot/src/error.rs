@@ -8,8 +8,10 @@ use opendal::ErrorKind;
 /// What an error says of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotErrorKind {
-    /// Something is wrong with what is there, or another is at work on it.
+    /// Something is wrong with what is there.
     Finding,
+    /// Another process is at work on it: nothing is wrong, and later it goes.
+    AtWork,
     /// Usage, configuration, credentials, room, or a store that does not answer.
     Environment,
 }
@@ -42,6 +44,19 @@ impl SnapshotError {
             what: what.into(),
             place: place.into(),
             advice: advice.into(),
+        }
+    }
+
+    /// Another process is at work.
+    #[must_use]
+    pub(crate) fn at_work(place: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            kind: SnapshotErrorKind::AtWork,
+            ..Self::finding(
+                "another process is at work on the snapshots of this node",
+                place,
+                advice,
+            )
         }
     }
 

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::catalog;
 use crate::claim::{Claim, ClaimFor};
-use crate::error::SnapshotError;
+use crate::error::{SnapshotError, SnapshotErrorKind};
 use crate::names::{BlockName, taken_at};
 use crate::target::Target;
 
@@ -55,23 +55,35 @@ pub struct PruneReport {
     pub bytes: u64,
     /// They are gone.
     pub removed: bool,
+    /// Why nothing of this node was looked at: another process is at work on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
-/// Removes old snapshots of each node, and objects that none of those that stay names.
+/// Removes old snapshots of each node, and objects that none of those that stay names. Of all nodes
+/// those are left out on which another process is at work: their reports say so.
 ///
 /// # Errors
-/// There is no such node; another process is at work; a snapshot that stays cannot be read, so
-/// that it is not known what it names; the store fails. What was removed before stays so.
+/// There is no such node, or another process is at work on the one that is named; a snapshot that
+/// stays cannot be read, so that it is not known what it names; the store fails. What was removed
+/// before stays so.
 pub async fn prune(
     target: &Target,
     options: &PruneOptions,
 ) -> Result<Vec<PruneReport>, SnapshotError> {
     let mut reports = Vec::new();
     for node in catalog::nodes(target, options.node.as_deref()).await? {
-        if !catalog::is_there(target, &node).await? {
-            return Err(catalog::none_here(target, &node));
-        }
-        let claim = Claim::take(target, &node, ClaimFor::Prune).await?;
+        let claim = match Claim::take(target, &node, ClaimFor::Prune).await {
+            Err(error) if error.kind() == SnapshotErrorKind::AtWork && options.node.is_none() => {
+                reports.push(PruneReport {
+                    node,
+                    problem: Some(error.to_string()),
+                    ..PruneReport::default()
+                });
+                continue;
+            }
+            claim => claim?,
+        };
         let pruned = prune_node(target, &node, options, &claim).await;
         claim.release().await;
         reports.push(pruned?);

@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use crate::SnapshotProgress;
 use crate::catalog;
-use crate::claim::Claim;
+use crate::claim::{ChosenSnapshot, Claim};
 use crate::create::PROBLEMS_MAX;
 use crate::error::SnapshotError;
 use crate::fetch::{Broken, Fetch, IncomingReplica};
-use crate::manifest::{Manifest, ManifestReplica};
+use crate::manifest::ManifestReplica;
 use crate::rate::Rate;
 use crate::replica_check::MetaFile;
 use crate::target::Target;
@@ -29,18 +29,6 @@ pub struct RestoreOptions {
     pub rate: Rate,
     /// Replicas on their way at a time.
     pub at_once: usize,
-}
-
-impl RestoreOptions {
-    /// The same for a snapshot that has been chosen.
-    pub(crate) fn of(&self, node: String, snapshot: String) -> Self {
-        Self {
-            node: Some(node),
-            snapshot: Some(snapshot),
-            rate: self.rate.clone(),
-            ..*self
-        }
-    }
 }
 
 /// What came of it.
@@ -96,17 +84,6 @@ pub trait RestoreSink: Send + Sync {
     fn begin(&self, replica: Incoming) -> Begun<'_>;
 }
 
-/// The snapshot that is meant, read whole, with the node and its name.
-pub async fn chosen(
-    target: &Target,
-    options: &RestoreOptions,
-) -> Result<(String, String, Manifest), SnapshotError> {
-    let (node, snapshot) = (options.node.as_deref(), options.snapshot.as_deref());
-    let (node, snapshot) = catalog::choose(target, node, snapshot).await?;
-    let manifest = catalog::manifest(target, &node, &snapshot).await?;
-    Ok((node, snapshot, manifest))
-}
-
 /// Puts a snapshot back. Nothing that is there is changed.
 ///
 /// # Errors
@@ -119,21 +96,32 @@ pub async fn restore_to(
     options: &RestoreOptions,
     progress: &SnapshotProgress,
 ) -> Result<RestoreReport, SnapshotError> {
-    let (node, snapshot) = (options.node.as_deref(), options.snapshot.as_deref());
-    let (node, snapshot) = catalog::choose(target, node, snapshot).await?;
-    let options = options.of(node.clone(), snapshot);
-    let work = restore_chosen(target, sink, (cluster_id, identity), &options, progress);
-    Claim::reading(target, &node, work).await
+    let meant = (options.node.as_deref(), options.snapshot.as_deref());
+    let restore = |chosen| {
+        restore_chosen(
+            target,
+            sink,
+            (cluster_id, identity),
+            chosen,
+            (options, progress),
+        )
+    };
+    Claim::reading(target, meant, restore).await
 }
 
-async fn restore_chosen(
+/// Puts back the snapshot that was chosen, while it is claimed.
+pub async fn restore_chosen(
     target: &Target,
     sink: &dyn RestoreSink,
     (cluster_id, identity): (&str, &str),
-    options: &RestoreOptions,
-    progress: &SnapshotProgress,
+    chosen: ChosenSnapshot,
+    (options, progress): (&RestoreOptions, &SnapshotProgress),
 ) -> Result<RestoreReport, SnapshotError> {
-    let (node, snapshot, manifest) = chosen(target, options).await?;
+    let ChosenSnapshot {
+        node,
+        snapshot,
+        manifest,
+    } = chosen;
     let theirs = &manifest.header.cluster_id;
     if theirs != cluster_id {
         return Err(SnapshotError::finding(

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::SnapshotProgress;
 use crate::catalog;
-use crate::claim::Claim;
+use crate::claim::{ChosenSnapshot, Claim};
 use crate::create::PROBLEMS_MAX;
 use crate::error::SnapshotError;
 use crate::fetch::{Broken, Fetch, Nowhere};
@@ -74,25 +74,24 @@ pub async fn verify(
     options: &VerifyOptions,
     progress: &SnapshotProgress,
 ) -> Result<VerifyReport, SnapshotError> {
-    let (node, snapshot) = (options.node.as_deref(), options.snapshot.as_deref());
-    let (node, snapshot) = catalog::choose(target, node, snapshot).await?;
-    let work = verify_chosen(target, (&node, &snapshot), options, progress);
-    Claim::reading(target, &node, work).await
+    let meant = (options.node.as_deref(), options.snapshot.as_deref());
+    let verify = |chosen| verify_chosen(target, chosen, options, progress);
+    Claim::reading(target, meant, verify).await
 }
 
 async fn verify_chosen(
     target: &Target,
-    (node, snapshot): (&str, &str),
+    chosen: ChosenSnapshot,
     options: &VerifyOptions,
     progress: &SnapshotProgress,
 ) -> Result<VerifyReport, SnapshotError> {
-    let manifest = catalog::manifest(target, node, snapshot).await?;
+    let (node, manifest) = (&chosen.node, &chosen.manifest);
     let mut report = VerifyReport {
         cluster_id: manifest.header.cluster_id.clone(),
         replicas: manifest.header.replicas,
         bytes: manifest.header.bytes,
-        snapshot: snapshot.to_owned(),
-        node: node.to_owned(),
+        snapshot: chosen.snapshot,
+        node: node.clone(),
         ..VerifyReport::default()
     };
     if options.quick {

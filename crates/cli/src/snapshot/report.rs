@@ -162,11 +162,15 @@ pub fn restored(report: &RestoreReport, json: bool) -> Result<ExitCode, CliError
 
 /// What `prune` did, or would.
 pub fn pruned(reports: &[PruneReport], json: bool) -> Result<ExitCode, CliError> {
+    let left_out = reports.iter().filter_map(|report| report.problem.as_ref());
+    let left_out: Vec<String> = left_out.cloned().collect();
+    let code = code(left_out.len() as u64);
+    warn(&left_out, left_out.len() as u64);
     if json {
         print_json(&reports)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
-    for report in reports {
+    for report in reports.iter().filter(|report| report.problem.is_none()) {
         let what = if report.removed {
             "removed"
         } else {
@@ -187,5 +191,5 @@ pub fn pruned(reports: &[PruneReport], json: bool) -> Result<ExitCode, CliError>
             println!("nothing was removed: --yes does that");
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }

@@ -31,7 +31,7 @@ const RELEASE_WITHIN: Duration = Duration::from_secs(5);
 
 impl From<SnapshotError> for CliError {
     fn from(error: SnapshotError) -> Self {
-        let finding = error.kind() == SnapshotErrorKind::Finding;
+        let finding = error.kind() != SnapshotErrorKind::Environment;
         // Its message carries place and advice already.
         let error = Self::new(error.to_string(), "", "");
         if finding { error.finding() } else { error }

@@ -1,7 +1,7 @@
 //! Snapshots to a server of S3: beside a bare copy to the same one, and beside clients.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -23,7 +23,8 @@ use hayloft_testkit::load::{
 use hayloft_testkit::modelled::HostedFileSystem;
 use hayloft_testkit::node::{Kind, NodeSpec, VolumeSpec};
 use hayloft_testkit::s3_server::{self, S3Server};
-use hayloft_testkit::{Cluster, http, machine, ports};
+use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::{Cluster, http, machine, mounts, ports};
 
 /// The experiment.
 pub const SNAPSHOTS: Experiment = Experiment {
@@ -72,14 +73,13 @@ const BESIDE: &str = "snapshot beside clients";
 /// Bytes of a client's read, and from one to the next: it leaves the disk two thirds of its time.
 const READ_BYTES: u64 = 1 << 20;
 const PERIOD: Duration = Duration::from_millis(60);
-/// Reads of clients alone, and the fewest beside a snapshot.
+/// Reads of clients alone.
 const READS: u64 = 400;
 /// A snapshot of a node by itself takes no longer.
 const LIMIT: Duration = Duration::from_secs(1800);
-/// A bare copy: paths come a line each.
+/// A bare copy of the files that are named behind the bucket.
 const SCRIPT: &str = "import sys, boto3\ns3 = boto3.client('s3')\n\
-    for path in sys.stdin.read().splitlines():\n    \
-    s3.upload_file(path, sys.argv[1], 'copy' + path)";
+    for path in sys.argv[2:]: s3.upload_file(path, sys.argv[1], 'copy' + path)";
 
 fn wants() -> Vec<WantedRatio> {
     let of = |what, figure| pick("", "", OURS, what, figure);
@@ -211,15 +211,14 @@ impl<'a> Bed<'a> {
     /// The node's files to the store by a client of it that knows nothing of them.
     fn copy(&mut self) -> Result<PeerFigures> {
         cold()?;
-        let paths = self.cluster.node(0).all_block_files();
-        let paths: Vec<String> = paths.iter().map(|p| format!("{}\n", p.display())).collect();
         let mut python = Command::new(&self.python);
         python
             .args(["-c", SCRIPT, s3_server::BUCKET])
+            .args(self.cluster.node(0).all_block_files())
             .envs(self.store.env())
             .env("AWS_DEFAULT_REGION", "us-east-1");
         self.disk
-            .timed(self.bytes, || ended(python, &paths.concat()).map(|_| ()))
+            .timed(self.bytes, || mounts::run(&mut python).map(drop))
     }
 
     /// `hayloft snapshot create`, which has to send so many bytes.
@@ -233,9 +232,9 @@ impl<'a> Bed<'a> {
             .envs(self.store.env());
         let mut said = Value::Null;
         let figures = self.disk.timed(wanted, || {
-            let output = ended(hayloft, "")?;
+            let output = mounts::run(&mut hayloft)?;
             let wrong = |error| TestkitError::Talk(format!("hayloft snapshot create: {error}"));
-            said = serde_json::from_slice(&output.stdout).map_err(wrong)?;
+            said = serde_json::from_str(&output).map_err(wrong)?;
             Ok(())
         })?;
         let sent = said[0]["uploaded_bytes"].as_u64();
@@ -311,23 +310,23 @@ fn clients(
 
 /// Waits until the node has a snapshot; the seconds that it took.
 fn wait_taken(web: std::net::SocketAddr, failed: &dyn Fn() -> bool) -> Result<f64> {
-    let began = Instant::now();
-    while began.elapsed() < LIMIT && !failed() {
+    wait::until("the node has a snapshot", LIMIT, || {
         let live: Value = serde_json::from_str(&http::get(web, "/live")?).unwrap_or_default();
         let state = &live["snapshots"];
         if let Some(error) = state["error"].as_str() {
             return Err(TestkitError::Expectation(error.to_owned()));
         }
-        if let Some(from) = state["last_ms"].as_u64() {
-            let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-            return Ok(now
-                .saturating_sub(Duration::from_millis(from))
-                .as_secs_f64());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let text = "the node took no snapshot by itself";
-    Err(TestkitError::Expectation(text.into()))
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Ok(match state["last_ms"].as_u64() {
+            Some(from) => {
+                let took = now.saturating_sub(Duration::from_millis(from));
+                Seen::Done(took.as_secs_f64())
+            }
+            // Why the client ended says more.
+            None if failed() => Seen::Done(0.0),
+            None => Seen::NotYet(state.to_string()),
+        })
+    })
 }
 
 fn latency(times: &LoadLatencies) -> PeerFigures {
@@ -342,23 +341,4 @@ fn latency(times: &LoadLatencies) -> PeerFigures {
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn exact(number: u64) -> f64 {
     number as f64
-}
-
-/// Runs a command with this on its stdin, which must end well.
-fn ended(mut command: Command, stdin: &str) -> Result<Output> {
-    let program = format!("{:?}", command.get_program());
-    let wrong = |error| TestkitError::Talk(format!("{program}: {error}"));
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(wrong)?;
-    if let Some(mut pipe) = child.stdin.take() {
-        use std::io::Write as _;
-        pipe.write_all(stdin.as_bytes()).map_err(wrong)?;
-    }
-    let output = child.wait_with_output().map_err(wrong)?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    expect(output.status.success(), || format!("{program}: {said}"))?;
-    Ok(output)
 }

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use hayloft_conf::{SharedConfig, keys};
 use hayloft_snapshot::{
     Covered, CreateOptions, CreateReport, PruneOptions, Rate, RestoreOptions, SnapshotError,
-    SnapshotProgress, Target, covered, create, prune, restore_to,
+    SnapshotErrorKind, SnapshotProgress, Target, covered, create, prune, restore_to,
 };
 use hayloft_store::offline::{ReplicaOnDisk, data_name};
 use hayloft_store::{Store, now_ms};
@@ -249,7 +249,14 @@ impl SnapshotNode {
             remove: true,
             now_ms: now_ms(),
         };
-        prune(target, &options).await.map(|_| ())
+        match prune(target, &options).await {
+            // The next snapshot prunes as well.
+            Err(error) if error.kind() == SnapshotErrorKind::AtWork => {
+                info!("old snapshots stay for now: {error}");
+                Ok(())
+            }
+            pruned => pruned.map(drop),
+        }
     }
 
     /// Tells how far snapshots are behind. `known` is what the newest has; it is not known before

@@ -146,9 +146,22 @@ async fn nothing_is_pruned_beside_a_snapshot_that_is_being_taken() {
     let creating = creating.expect("no other is there");
     let mut options = prune_options(1);
     options.remove = true;
+    // Of all nodes the others are pruned.
+    let idle = Node::new("uuid-2", "CID-1");
+    idle.fill(2);
+    for _ in 0..2 {
+        idle.create(&target).await.expect("created");
+    }
+    let reports = prune(&target, &options)
+        .await
+        .expect("others can be pruned");
+    let problem = reports[0].problem.as_deref().unwrap_or_default();
+    assert!(problem.contains("at work"), "{reports:?}");
+    assert_eq!((reports[1].pruned.len(), &reports[1].problem), (1, &None));
+    options.node = Some("uuid-1".to_owned());
     let error = prune(&target, &options).await.expect_err("one is there");
     assert!(error.to_string().contains("at work"), "{error}");
-    assert_eq!(error.kind(), SnapshotErrorKind::Finding);
+    assert_eq!(error.kind(), SnapshotErrorKind::AtWork);
     // Another snapshot may be taken meanwhile.
     node.create(&target).await.expect("created");
     creating.release().await;

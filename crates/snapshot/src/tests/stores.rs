@@ -47,15 +47,15 @@ async fn a_prune_gives_way_to_one_that_reads() {
     node.fill(3);
     node.create(&target).await.expect("created");
     let mut options = prune_options(1);
-    options.remove = true;
-    let beside = async {
+    (options.remove, options.node) = (true, Some("uuid-1".to_owned()));
+    let beside = |_| async {
         let error = prune(&target, &options).await.expect_err("one reads");
         assert!(error.to_string().contains("running/read-"), "{error}");
         // Others read, and take snapshots, meanwhile.
         verified(&target).await;
         node.create(&target).await
     };
-    let read = Claim::reading(&target, "uuid-1", beside).await;
+    let read = Claim::reading(&target, (Some("uuid-1"), None), beside).await;
     read.expect("created");
     prune(&target, &options).await.expect("none reads");
     // Those that read wait for one that prunes.
@@ -85,7 +85,8 @@ async fn a_work_that_is_dropped_can_give_up_its_claim() {
     node.create(&target).await.expect("created");
     let claim = Claim::take(&target, "uuid-1", ClaimFor::Create).await;
     drop(claim.expect("no other is there"));
-    let options = prune_options(1);
+    let mut options = prune_options(1);
+    options.node = Some("uuid-1".to_owned());
     prune(&target, &options).await.expect_err("it has a claim");
     target.release_claims().await.expect("removes");
     prune(&target, &options).await.expect("it gave it up");
@@ -165,8 +166,10 @@ async fn folders_of_others_are_no_nodes() {
         assert!(error.to_string().contains(says), "{error}");
         assert_eq!(error.kind(), kind, "{name}");
     }
-    let error = list(&target, Some("../c2")).await.expect_err("no node's");
-    assert!(error.to_string().contains("no uuid of a node"), "{error}");
+    for (name, says) in [("../c2", "no uuid of a node"), ("nope", "no such snapshot")] {
+        let error = list(&target, Some(name)).await.expect_err("no node's");
+        assert!(error.to_string().contains(says), "{error}");
+    }
     // One that has blocks alone is pruned: its first snapshot was cut off.
     options.node = None;
     let reports = prune(&target, &options).await.expect("looked");
