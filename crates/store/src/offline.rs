@@ -223,6 +223,9 @@ impl HeldVolume {
     /// The directory cannot be made, or the lock's file not be written.
     pub fn hold(root: &Path) -> Result<Option<Self>, IoError> {
         let failed = |e| IoError::from_std(hayloft_io::IoOp::CreateDir, root, &e);
+        if let Some(above) = root.parent() {
+            make_dir(above).map_err(failed)?;
+        }
         let mut private = fs::DirBuilder::new();
         private.recursive(true).mode(0o700);
         private.create(root.join(CURRENT)).map_err(failed)?;
