@@ -38,6 +38,22 @@ pub(crate) fn present(path: &Path) -> Result<String, String> {
     }
 }
 
+/// Whether this process may give a new file the owner that the old one has.
+///
+/// # Errors
+/// The file is another user's, and this one is not root. As [`resolved`].
+pub(crate) fn may_replace(path: &Path) -> Result<(), String> {
+    let here = rustix::process::geteuid();
+    match fs::metadata(resolved(path)?) {
+        Ok(old) if !here.is_root() && old.uid() != here.as_raw() => Err(format!(
+            "{} belongs to user {}: run this as that user, or as root",
+            path.display(),
+            old.uid()
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Replaces it, durably when this returns. Owner and mode stay; a new file has this mode.
 pub(crate) fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let path = resolved(path).map_err(io::Error::other)?;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use crate::keys::NodeKeys;
 use crate::name::{RackPath, SafeName};
 use crate::place::KnownPlace;
-use crate::replaced_file::{present, replace, resolved};
+use crate::replaced_file::{may_replace, present, replace, resolved};
 
 /// How long another node may hold the lock.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
@@ -175,6 +175,9 @@ impl TopologyTable {
         host: Option<&SafeName>,
     ) -> Result<Vec<PathBuf>, TableError> {
         self.is_ours()?;
+        for path in &self.paths() {
+            may_replace(path).map_err(TableError::Unusable)?;
+        }
         let _lock = self.lock()?;
         let [table, domains, script] = self.paths();
         let before = text_of(&table)?;
