@@ -316,6 +316,16 @@ fn taken_ports(facts: &Facts, out: &mut Verdicts) {
                 holder.pid, holder.name
             ),
             Some(holder) => format!("process {} ({}) listens there", holder.pid, holder.name),
+            None if port.outgoing => {
+                let effect = "a node does not start until that connection ends";
+                let mend = "keep its ports from outgoing connections: name them in \
+                    net.ipv4.ip_local_reserved_ports";
+                out.bad(
+                    &port.at,
+                    ["a connection of this host has the port", effect, mend],
+                );
+                continue;
+            }
             None if node().is_some() => continue,
             None if folders().all(|folder| folder.is_ok()) => {
                 "a process listens there that this user cannot see, and no node runs on the data \

@@ -19,8 +19,10 @@ const LISTENS: &str = "0A";
 pub struct PortFacts {
     /// The address that cannot be had.
     pub at: String,
-    /// Who has it, where this user may know.
+    /// Who listens there, where this user may know.
     pub holder: Option<HolderFacts>,
+    /// Nobody listens there: a connection that somebody opened has it as its own end.
+    pub outgoing: bool,
 }
 
 /// A process.
@@ -42,20 +44,23 @@ pub fn taken(addresses: &[HostPort]) -> Vec<PortFacts> {
         bound.is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
     };
     let taken = addresses.iter().filter(in_use);
-    let facts = taken.map(|at| PortFacts {
-        at: at.to_string(),
-        holder: holder(at.port),
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let tables = tables.map(|table| text(Path::new(table)).unwrap_or_default());
+    let facts = taken.map(|at| {
+        let sockets = || tables.iter().flat_map(|table| sockets_at(table, at.port));
+        let (listen, others): (Vec<_>, Vec<_>) =
+            sockets().partition(|(state, _)| *state == LISTENS);
+        PortFacts {
+            at: at.to_string(),
+            outgoing: listen.is_empty() && !others.is_empty(),
+            holder: holder(&listen.into_iter().map(|(_, link)| link).collect::<Vec<_>>()),
+        }
     });
     facts.collect()
 }
 
-fn holder(port: u16) -> Option<HolderFacts> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let tables = tables.map(|table| text(Path::new(table)).unwrap_or_default());
-    let sockets: Vec<PathBuf> = tables
-        .iter()
-        .flat_map(|table| sockets_at(table, port))
-        .collect();
+/// The process that has one of these sockets open.
+fn holder(sockets: &[PathBuf]) -> Option<HolderFacts> {
     let all = fs::read_dir("/proc").ok()?.flatten().take(PROCESSES_MAX);
     let mut pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.find_map(|pid| {
@@ -72,16 +77,15 @@ fn holder(port: u16) -> Option<HolderFacts> {
     })
 }
 
-/// The links of descriptors of the sockets that listen at a port; listening ones come first there.
-fn sockets_at(table: &str, port: u16) -> Vec<PathBuf> {
+/// The states of the sockets whose own port this is, and the links of their descriptors.
+fn sockets_at(table: &str, port: u16) -> impl Iterator<Item = (&str, PathBuf)> {
     let at = format!(":{port:04X}");
-    let found = table.lines().skip(1).filter_map(|line| {
+    table.lines().skip(1).filter_map(move |line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (local, state, inode) = (words.get(1)?, *words.get(3)?, words.get(9)?);
-        let here = local.ends_with(&at) && state == LISTENS;
-        here.then(|| PathBuf::from(format!("socket:[{inode}]")))
-    });
-    found.collect()
+        let here = local.ends_with(&at);
+        here.then(|| (state, PathBuf::from(format!("socket:[{inode}]"))))
+    })
 }
 
 /// By its command line, whose words end with zeros.
@@ -113,6 +117,19 @@ mod tests {
         assert!(!holder.name.is_empty());
         drop(listener);
         assert_eq!(taken(&[at]), []);
+    }
+
+    #[test]
+    fn a_connection_that_has_the_port_listens_nowhere() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let there = listener.local_addr().expect("bound");
+        let connection = std::net::TcpStream::connect(there).expect("connected");
+        let at = HostPort {
+            host: "127.0.0.1".into(),
+            port: connection.local_addr().expect("connected").port(),
+        };
+        let found = taken(&[at]);
+        assert!(found[0].outgoing && found[0].holder.is_none(), "{found:?}");
     }
 
     #[test]

@@ -147,14 +147,19 @@ fn ports_behind_firewalls() {
 
 #[test]
 fn ports_that_others_have() {
-    let with = |holder: Option<(u32, bool)>, node: Option<u32>| {
+    let of = |holder: Option<(u32, bool)>, node: Option<u32>, outgoing: bool| {
         let holder = holder.map(|(pid, is_node)| HolderFacts {
             pid,
             name: "nginx".into(),
             is_node,
         });
         let at = "0.0.0.0:9864".to_owned();
-        let network = with(|of| of.taken = vec![PortFacts { at, holder }]).network;
+        let port = PortFacts {
+            at,
+            holder,
+            outgoing,
+        };
+        let network = with(|of| of.taken = vec![port]).network;
         let mut of = super::volume("/data/1", super::sata("sda"));
         if let Ok(Some(folder)) = &mut of.folder {
             folder.node = node;
@@ -164,6 +169,7 @@ fn ports_that_others_have() {
             ..facts(vec![of])
         }
     };
+    let with = |holder, node| of(holder, node, false);
     let found = one("ports", &with(Some((7, false)), None));
     assert_eq!((found.0, found.1.as_str()), (Bad, "0.0.0.0:9864"));
     assert_eq!(found.2, "process 7 (nginx) listens there");
@@ -182,6 +188,11 @@ fn ports_that_others_have() {
     );
     assert_eq!(said("ports", &with(None, Some(8))), []);
     assert_eq!(one("ports", &with(None, None)).0, Bad);
+    let found = one("ports", &of(None, None, true));
+    assert_eq!(
+        (found.0, found.2.as_str()),
+        (Bad, "a connection of this host has the port")
+    );
 }
 
 #[test]
