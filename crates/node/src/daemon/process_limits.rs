@@ -29,8 +29,8 @@ const FEWEST: u64 = 2;
 
 /// Threads that serve connections, at most, however many processors there are.
 pub(crate) const TRANSFER_THREADS_MAX: usize = 64;
-/// Threads: the first and one for calls that block; of a web port; of a disk that does little.
-const FIRST_THREADS: usize = 2;
+/// Threads: the first and two for calls that block; of a web port; of a disk that does little.
+const FIRST_THREADS: usize = 3;
 const OF_WEB_PORT: usize = 4;
 const LANES: usize = 6;
 /// Threads for calls that block, which many clients may want at once.
