@@ -16,6 +16,21 @@ pub fn waited_s(pid: u32) -> f64 {
     tasks.filter_map(seconds).sum()
 }
 
+/// Seconds so far in which some process of the machine could have gone on and waited for a
+/// processor, threads that have ended among them; none where the kernel does not count pressure.
+#[must_use]
+pub fn pressed_s() -> Option<f64> {
+    pressure(&std::fs::read_to_string("/proc/pressure/cpu").ok()?)
+}
+
+fn pressure(text: &str) -> Option<f64> {
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    let total = some
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("total="))?;
+    Some(total.parse::<f64>().ok()? / 1e6)
+}
+
 /// Sectors read and written by a device of this name, and milliseconds in which it had a request.
 #[must_use]
 pub fn device(name: &str) -> (u64, u64, u64) {
@@ -32,4 +47,18 @@ pub fn device(name: &str) -> (u64, u64, u64) {
 #[must_use]
 pub fn processors() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_is_read_in_seconds() {
+        let text = "some avg10=57.36 avg60=39.01 avg300=54.68 total=2500000\n\
+            full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!(pressure(text), Some(2.5));
+        assert_eq!(pressure("full avg10=0.00 total=7\n"), None);
+        assert_eq!(pressure("some avg10=0.00\n"), None);
+    }
 }

@@ -45,7 +45,7 @@ pub struct Shares {
     /// Of all processors in use.
     pub cpu: Option<f64>,
     /// Of the wall time in which threads of clients and nodes waited for a processor, all threads
-    /// together.
+    /// together; on one disk, in which some thread of the machine waited.
     pub waited: Option<f64>,
     /// Of the time in which the busiest disk had a request.
     pub disk: Option<f64>,

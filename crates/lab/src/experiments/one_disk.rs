@@ -10,7 +10,7 @@ pub(super) mod streams;
 use std::path::Path;
 use std::time::Instant;
 
-use hayloft_bench::fair::counters::processors;
+use hayloft_bench::fair::counters::{pressed_s, processors};
 use tempfile::TempDir;
 
 use crate::runner::options::ExperimentOptions;
@@ -127,17 +127,21 @@ impl WatchedDisk {
         machine::await_rest()?;
         let (figures, account) = self.watched(|| {
             let busy = machine::busy_seconds()?;
+            let pressed = pressed_s();
             let began = Instant::now();
             work()?;
             machine::settle(self.dir())?;
             let seconds = began.elapsed().as_secs_f64();
             let used = machine::busy_seconds()? - busy;
+            // Nodes and clients start a thread for each block, whose own counters end with it.
+            let waited = pressed.zip(pressed_s()).map(|(then, now)| now - then);
             Ok(PeerFigures::of([
                 ("mbs", megabytes(bytes) / seconds),
                 ("seconds", seconds),
                 // The model of the disk included.
                 ("cpu", used / (seconds * processors())),
-            ]))
+            ])
+            .with_some("waited", waited.map(|waited| waited / seconds)))
         })?;
         Ok(figures.and(account))
     }
