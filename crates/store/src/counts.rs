@@ -22,6 +22,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub struct StoreCounts {
     removed: AtomicU64,
+    /// When the last scan of all directories ended, milliseconds since 1970; 0 before the first.
+    directories_compared_ms: AtomicU64,
     /// By number of the volume. Volumes that left keep theirs, so that sums never go down.
     scans: RwLock<BTreeMap<u16, Arc<ScanCounts>>>,
 }
@@ -36,6 +38,17 @@ impl StoreCounts {
     #[must_use]
     pub fn removed(&self) -> u64 {
         self.removed.load(Ordering::Relaxed)
+    }
+
+    /// All directories were compared with the replica map.
+    pub fn directories_compared(&self, at_ms: u64) {
+        self.directories_compared_ms.store(at_ms, Ordering::Relaxed);
+    }
+
+    /// When that ended last, milliseconds since 1970; 0 before the first time.
+    #[must_use]
+    pub fn directories_compared_ms(&self) -> u64 {
+        self.directories_compared_ms.load(Ordering::Relaxed)
     }
 
     /// Where the scanner of a volume counts.

@@ -46,6 +46,10 @@ pub struct VolumeTimes {
     pub read: (u64, Duration),
     /// Writes.
     pub write: (u64, Duration),
+    /// Files that were made durable.
+    pub sync: (u64, Duration),
+    /// Errors of the disk under it.
+    pub errors: u64,
 }
 
 /// One volume in `dfsadmin -getVolumeReport`.
@@ -181,6 +185,8 @@ pub fn volume_times(store: &StoreState) -> Vec<VolumeTimes> {
         metadata: volume.metrics.total(&NAMES),
         read: volume.metrics.total(&[IoOp::Read]),
         write: volume.metrics.total(&[IoOp::Write]),
+        sync: volume.metrics.total(&[IoOp::Sync]),
+        errors: volume.errors.total(),
     });
     times.collect()
 }

@@ -188,6 +188,18 @@ impl Store {
         self.0.counts.removed()
     }
 
+    /// Replicas whose deletion NameNodes have ordered and that are still on healthy volumes.
+    pub fn pending_deletions(&self) -> usize {
+        let volumes = self.0.volumes();
+        volumes.iter().map(|v| v.invalidations.waiting()).sum()
+    }
+
+    /// When the directory scanner was through all volumes last, milliseconds since 1970; 0 before
+    /// the first time.
+    pub fn directories_compared_ms(&self) -> u64 {
+        self.0.counts.directories_compared_ms()
+    }
+
     /// What the block scanners have done since the store was opened; of volumes that left, too.
     pub fn scan_reports(&self) -> Vec<ScanReport> {
         self.0.counts.scans()

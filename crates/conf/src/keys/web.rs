@@ -15,6 +15,8 @@ keys! {
         "File in the configuration's directory that names the keystore, JKS or PKCS12.");
     CLIENT_CERT: bool = ("hadoop.ssl.require.client.cert", "false",
         "Whether clients of the port with TLS need a certificate that the truststore trusts.");
+    PROMETHEUS_ENABLED: bool = ("hadoop.prometheus.endpoint.enabled", "false",
+        "Whether `/prom` also has the names of Apache's node.");
     HTTP_STATIC_USER: String = ("hadoop.http.staticuser.user", "dr.who",
         "User of WebHDFS requests without one.");
     REPLICATION: u32 = ("dfs.replication", "3",

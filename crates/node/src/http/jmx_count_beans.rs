@@ -105,6 +105,7 @@ fn activity(host: &dyn WebHost) -> Bean {
     let (identity, stats) = (host.identity(), host.stats());
     let counted: &NodeActivity = &stats.activity;
     let mut of = Attributes::tagged("dfs");
+    of.set("tag.SessionId", serde_json::Value::Null);
     for none in NONE {
         of.set(none, 0);
     }

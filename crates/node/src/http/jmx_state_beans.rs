@@ -1,10 +1,11 @@
 //! Apache's beans with this node's numbers. Names, attributes and types are those of Apache's
-//! DataNode 3.5.0, as its own `/jmx` shows them. What has no counterpart here is left out.
+//! DataNode 3.5.0, as its own `/jmx` shows them. What has no counterpart here is 0 or empty.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hayloft_conf::{Configuration, keys};
 use hayloft_protection::ParityStatus;
-use hayloft_store::VolumeReport;
+use hayloft_store::{VolumeReport, VolumeTimes};
 use hayloft_wire::proto::hdfs_server::NnHaState;
 use serde_json::{Value, json};
 
@@ -26,23 +27,38 @@ pub fn all(host: &dyn WebHost) -> Vec<Bean> {
     );
     let mut beans = vec![info(host), by_name, by_uuid, memory()];
     beans.extend(jmx_count_beans::all(host));
-    let times = host.store().volume_times();
-    beans.extend(times.iter().map(|times| {
-        let path = times.path.display().to_string();
-        let rate = |(ops, took): (u64, Duration)| (ops, mean_ms(ops, took));
-        let mut of = Attributes::tagged("dfs");
-        of.set("tag.VolumeName", path.clone());
-        of.rate("MetadataOperationRate", rate(times.metadata));
-        of.rate("ReadIoRate", rate(times.read));
-        of.rate("WriteIoRate", rate(times.write));
-        of.set("TotalMetadataOperations", times.metadata.0);
-        of.set("TotalDataFileIos", times.read.0 + times.write.0);
-        let both = (times.read.0 + times.write.0, times.read.1 + times.write.1);
-        of.rate("DataFileIoRate", rate(both));
-        of.bean(&format!("DataNodeVolume-{path}"))
-    }));
+    beans.extend(host.store().volume_times().iter().map(volume));
     beans.extend(host.parity().map(|status| parity(&status)));
     beans
+}
+
+fn volume(times: &VolumeTimes) -> Bean {
+    let path = times.path.display().to_string();
+    let mut of = Attributes::tagged("dfs");
+    of.set("tag.VolumeName", path.clone());
+    let ios = [times.read, times.write, times.sync];
+    let all = ios.iter().fold((0, Duration::ZERO), |sum, one| {
+        (sum.0 + one.0, sum.1 + one.1)
+    });
+    for (name, (ops, took)) in [
+        ("MetadataOperationRate", times.metadata),
+        ("ReadIoRate", times.read),
+        ("WriteIoRate", times.write),
+        ("SyncIoRate", times.sync),
+        ("DataFileIoRate", all),
+        ("FileIoErrorRate", (times.errors, Duration::ZERO)),
+        // A write goes to the system at once, and what the kernel sends from its page cache is
+        // timed as sending.
+        ("FlushIoRate", (0, Duration::ZERO)),
+        ("TransferIoRate", (0, Duration::ZERO)),
+        ("NativeCopyIoRate", (0, Duration::ZERO)),
+    ] {
+        of.rate(name, (ops, mean_ms(ops, took)));
+    }
+    of.set("TotalMetadataOperations", times.metadata.0);
+    of.set("TotalDataFileIos", all.0);
+    of.set("TotalFileIoErrors", times.errors);
+    of.bean(&format!("DataNodeVolume-{path}"))
 }
 
 /// What Apache's node has not: only where parity is configured.
@@ -81,7 +97,8 @@ fn info(host: &dyn WebHost) -> Bean {
     let connections = stats.now(Activity::Connection);
     of.set("Version", SOFTWARE_VERSION);
     of.set("SoftwareVersion", SOFTWARE_VERSION);
-    of.set("SecurityEnabled", false);
+    let config = host.config().current();
+    of.set("SecurityEnabled", config.has_kerberos());
     of.set("XceiverCount", connections);
     of.set("ActiveTransferThreadCount", connections);
     of.set("XmitsInProgress", stats.now(Activity::Xmit));
@@ -95,7 +112,21 @@ fn info(host: &dyn WebHost) -> Bean {
     of.set("BPServiceActorInfo", actors(host));
     of.set("VolumeInfo", volumes(host));
     of.set("DatanodeNetworkCounts", json!([]));
+    let no_plan = r#"{"currentState":[],"result":"NO_PLAN","planID":"","planFile":""}"#;
+    of.set("DiskBalancerStatus", no_plan);
+    of.set("SlowDisks", slow_disks(host, &config));
+    of.set("SendPacketDownstreamAvgInfo", Value::Null);
     of.of_class("DataNodeInfo", DATA_NODE)
+}
+
+/// JSON in a string: the directories on slow disks; null where disks are not compared.
+fn slow_disks(host: &dyn WebHost, config: &Configuration) -> Value {
+    if config.get(&keys::FILEIO_PROFILING_PERCENTAGE) == 0 {
+        return Value::Null;
+    }
+    let slow = host.slow().slow_disks.into_iter();
+    let paths: Vec<String> = slow.filter_map(|disk| disk.base_path).collect();
+    json!(paths).to_string().into()
 }
 
 fn started_ms(host: &dyn WebHost) -> u64 {
@@ -196,6 +227,7 @@ fn storage_info(host: &dyn WebHost) -> String {
 /// What both beans of the dataset have.
 fn dataset_numbers(host: &dyn WebHost) -> Attributes {
     let mut of = Attributes::new();
+    of.set("PendingAsyncDeletions", host.store().pending_deletions());
     let ((capacity, used, remaining), failed) = (space(host), host.store().failure_summary());
     of.set("Capacity", capacity);
     of.set("DfsUsed", used);
@@ -218,12 +250,19 @@ fn dataset(host: &dyn WebHost, numbers: Attributes) -> Bean {
     let mut of = Attributes::tagged("FSDatasetState");
     of.extend(numbers);
     of.set("tag.StorageInfo", storage_info(host));
+    of.set("NumBlocksFailedToUnCache", 0);
+    let compared = host.store().directories_compared_ms();
+    of.set("LastDirectoryScannerFinishTime", compared);
     of.bean("FSDatasetState")
 }
 
 fn dataset_by_uuid(host: &dyn WebHost, numbers: Attributes) -> Bean {
     let mut of = numbers;
     of.set("StorageInfo", storage_info(host));
+    // Apache's names are not those of the other bean.
+    of.set("NumBlocksFailedToUncache", 0);
+    let compared = host.store().directories_compared_ms();
+    of.set("LastDirScannerFinishTime", compared);
     let failed = host.store().failure_summary().failed_locations;
     let failed: Vec<String> = failed.iter().map(|dir| dir.display().to_string()).collect();
     of.set("FailedStorageLocations", failed);
@@ -242,6 +281,7 @@ fn memory() -> Bean {
     let (resident, machine) = (crate::memory::resident_bytes(), crate::memory::usable());
     let mut of = Attributes::tagged("jvm");
     of.set("tag.ProcessName", "DataNode");
+    of.set("tag.SessionId", Value::Null);
     of.set("MemHeapUsedM", mib(resident));
     of.set("MemHeapCommittedM", mib(resident));
     of.set("MemHeapMaxM", mib(machine));

@@ -9,6 +9,7 @@
 //! | `periods` | means over the last period |
 //! | `prom_state` | `/prom`: what is |
 //! | `prom_counts` | `/prom`: what was done, and what it took |
+//! | `prom_beans` | `/prom`: the beans under the names of Apache's node |
 //! | `prom_text` | Prometheus' text format |
 //! | `page` | `/`, and `/live` for its script |
 //! | `conf_stacks_loglevel` | `/conf`, `/stacks`, `/logLevel` |
@@ -33,6 +34,7 @@ mod page;
 mod patterns;
 mod percent;
 mod periods;
+mod prom_beans;
 mod prom_counts;
 mod prom_state;
 mod prom_text;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use hayloft_conf::keys;
 use hayloft_io::disk::ClassStats;
 use hayloft_io::{IoClass, Means, services_broken};
 use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::prom_text::Exposition;
-use super::{WebHost, jmx_state_beans, prom_counts};
+use super::{WebHost, jmx_state_beans, prom_beans, prom_counts};
 use crate::memory::resident_bytes;
 use crate::xceiver::Activity;
 
@@ -24,7 +25,11 @@ pub fn exposition(host: &dyn WebHost) -> String {
     parity(&mut text, host);
     snapshots(&mut text, host);
     namenodes(&mut text, host);
-    text.into_text()
+    let mut text = text.into_text();
+    if host.config().current().get(&keys::PROMETHEUS_ENABLED) {
+        text += &prom_beans::exposition(&jmx_state_beans::all(host));
+    }
+    text
 }
 
 fn node(text: &mut Exposition, host: &dyn WebHost) {

@@ -46,7 +46,7 @@ impl Exposition {
 }
 
 /// As the format wants values of labels.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")

@@ -75,6 +75,7 @@ impl SlowDisks {
             metadata,
             read,
             write,
+            ..
         } in times
         {
             let kinds = self.volumes.entry(path).or_default();
@@ -155,6 +156,8 @@ mod tests {
             metadata: (0, Duration::ZERO),
             read: (1, MS),
             write: (10, 10 * *ms * MS),
+            sync: (0, Duration::ZERO),
+            errors: 0,
         });
         volumes.collect()
     }

@@ -16,6 +16,7 @@ use tracing::{info, warn};
 use crate::background::settle_differences::{Differences, Step, settle};
 use crate::error::StoreError;
 use crate::found_at_start::{Found, Orphans, Progress, walk};
+use crate::layout::dirs::now_ms;
 use crate::layout::names;
 use crate::replica::block_pool::Pool;
 use crate::replica::file_pair::on_disk;
@@ -46,6 +47,7 @@ pub async fn run(store: Arc<StoreState>) {
             () = store.stop.cancelled() => return,
             () = scan_all(&store) => {}
         }
+        store.counts.directories_compared(now_ms());
         wait = interval;
     }
 }

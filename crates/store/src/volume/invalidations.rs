@@ -26,6 +26,12 @@ impl Invalidations {
         }
     }
 
+    /// Replicas whose deletion was ordered and is not done.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        WAITING_MAX.saturating_sub(self.waiting.available_permits())
+    }
+
     /// Room for some of `wanted` replicas to wait, as many as there is room for.
     pub fn room(&self, wanted: usize) -> (usize, Option<SemaphorePermit<'_>>) {
         let fits = wanted.min(self.waiting.available_permits());

@@ -18,7 +18,11 @@ const STALE: u64 = 40;
 const BLOCKS: u64 = 2;
 
 /// Beans whose attributes are all Apache's, none less.
-const WHOLE: [&str; 3] = [
+const WHOLE: [&str; 7] = [
+    "DataNodeInfo",
+    "DataNodeVolume-",
+    "FSDatasetState",
+    "FSDatasetState-",
     ACTIVITY,
     "RpcActivityForPort-",
     "RpcDetailedActivityForPort-",
@@ -93,14 +97,15 @@ fn fitting(pattern: &str, text: &str) -> Result<Vec<String>> {
 impl Lab {
     fn bean_of(&mut self, node: usize, begins: &str) -> Result<Value> {
         let beans = self.all_beans(node)?;
-        // Ports differ: what begins so, and is followed by anything.
+        // Ports differ: what begins so, and is followed by anything, where a dash says so.
+        let is_whole = !begins.ends_with('-');
         let wanted = format!(
             "Hadoop:service=DataNode,name={}",
             begins.trim_end_matches('-')
         );
         let found = beans.into_iter().find(|bean| {
             let name = bean["name"].as_str().unwrap_or_default();
-            name.starts_with(&wanted)
+            name.starts_with(&wanted) && is_whole == (name == wanted)
         });
         found.ok_or_else(|| TestkitError::Expectation(format!("node {node} has no {wanted}")))
     }
