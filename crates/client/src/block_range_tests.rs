@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::node_link::LinkLimits;
+use crate::node_stream::NodeStream;
 
 const LEN: u64 = 3000;
 

@@ -11,7 +11,6 @@ use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo, LocatedBlock, StorageT
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Status};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::ClientSettings;

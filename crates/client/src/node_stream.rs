@@ -14,7 +14,8 @@ use super::prove_to_node::Protected;
 /// Bytes received at a time, and bytes that become one protected message.
 const PIECE: usize = 64 << 10;
 
-/// A connected stream. Without protection bytes go straight to the socket.
+/// A connected stream; flushed, all that was written is sent. Without protection bytes go straight to the socket.
+#[derive(Debug)]
 pub enum NodeStream {
     /// As they are.
     Plain(TcpStream),
@@ -54,7 +55,35 @@ impl AsyncRead for NodeStream {
     }
 }
 
+impl AsyncWrite for NodeStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Protected(stream) => Pin::new(&mut **stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Protected(stream) => Pin::new(&mut **stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Protected(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+        }
+    }
+}
+
 /// A stream whose bytes are protected.
+#[derive(Debug)]
 pub struct ProtectedStream {
     stream: TcpStream,
     out: ProtectedOut,

@@ -112,7 +112,7 @@ pub async fn write_block(
     let client = &request.message.header.client_name;
     let record = WriteRecord::new(began, client, &writer, kind == WriterKind::Client);
     let cancel = writer.cancel_token();
-    let connecting = connect_mirror(conn, &settings, &request, kind);
+    let connecting = connect_mirror(x, conn, &settings, &request, kind);
     let (mirror, set_up) = unless_taken_over(x, &cancel, connecting).await?;
     if kind == WriterKind::Client {
         conn.write_message(&set_up.response()).await?;
