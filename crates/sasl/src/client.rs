@@ -33,13 +33,15 @@ impl<'a> DigestClient<'a> {
     /// # Errors
     /// `Format`: it is none. `NothingCommon`: the server protects less, or with other ciphers.
     pub fn answer(self, challenge: &[u8]) -> Result<DigestClientProof, SaslError> {
-        self.answer_with(challenge, &fresh_nonce())
+        self.answer_with(challenge, &fresh_nonce(), true)
     }
 
+    /// `says_who` it acts as: itself, as Hadoop's clients say.
     pub(crate) fn answer_with(
         self,
         challenge: &[u8],
         client_nonce: &str,
+        says_who: bool,
     ) -> Result<DigestClientProof, SaslError> {
         let said = Directives::parse(challenge, MAX_CHALLENGE_BYTES)?;
         if !said.need("algorithm")?.eq_ignore_ascii_case("md5-sess") {
@@ -55,13 +57,15 @@ impl<'a> DigestClient<'a> {
             nonce,
             client_nonce,
             address: &address,
+            act_as: says_who.then_some(self.user),
             quality,
         };
         let keys = session.keys(self.password);
+        let act_as = says_who.then(|| format!(",authzid={}", quoted(self.user)));
         let cipher_name = cipher.map(|cipher| format!(",cipher={}", quoted(cipher.name())));
         let response = format!(
             "charset=utf-8,username={},realm={},nonce={},nc=00000001,cnonce={},digest-uri={},\
-             maxbuf=65536,response={},qop={}{}",
+             maxbuf=65536,response={},qop={}{}{}",
             quoted(self.user),
             quoted(realm),
             quoted(nonce),
@@ -70,6 +74,7 @@ impl<'a> DigestClient<'a> {
             session.client_proof(&keys),
             quality.name(),
             cipher_name.unwrap_or_default(),
+            act_as.unwrap_or_default(),
         );
         Ok(DigestClientProof {
             response,

@@ -43,6 +43,8 @@ pub(crate) struct Session<'a> {
     pub nonce: &'a str,
     pub client_nonce: &'a str,
     pub address: &'a str,
+    /// Whom the client acts as, where it says so: Hadoop's clients say that it is themselves.
+    pub act_as: Option<&'a str>,
     pub quality: SaslQuality,
 }
 
@@ -62,6 +64,8 @@ impl Session<'_> {
             self.nonce.as_bytes(),
             b":",
             self.client_nonce.as_bytes(),
+            if self.act_as.is_some() { b":" } else { b"" },
+            self.act_as.unwrap_or_default().as_bytes(),
         ]);
         secret.zeroize();
         SessionKeys(Zeroizing::new(keys))

@@ -79,8 +79,8 @@ impl<'a> DigestServer<'a> {
             return wrong("charset");
         }
         // Apache's node lets no one act for another.
-        let other = said.get("authzid");
-        if other.is_some_and(|other| other != user) {
+        let act_as = said.get("authzid");
+        if act_as.is_some_and(|act_as| act_as != user) {
             return wrong("authzid");
         }
         let (quality, cipher) = self.chosen(&said)?;
@@ -88,6 +88,7 @@ impl<'a> DigestServer<'a> {
             client_nonce: said.need("cnonce")?.to_owned(),
             proof: said.need("response")?.to_owned(),
             nonce: self.nonce,
+            acts_as_itself: act_as.is_some(),
             user,
             realm,
             address,
@@ -132,6 +133,8 @@ pub struct DigestResponse {
     nonce: String,
     client_nonce: String,
     address: String,
+    /// It says so.
+    acts_as_itself: bool,
     quality: SaslQuality,
     cipher: Option<LayerCipher>,
     proof: String,
@@ -155,6 +158,7 @@ impl DigestResponse {
             nonce: &self.nonce,
             client_nonce: &self.client_nonce,
             address: &self.address,
+            act_as: self.acts_as_itself.then_some(self.user.as_str()),
             quality: self.quality,
         };
         let keys = session.keys(password);
