@@ -147,7 +147,11 @@ impl NodeLink {
             write: Some(patience),
             packet: MAX_PACKET_BYTES,
         };
-        Ok(Self::over(NodeStream::over(stream, protected), name, limits))
+        Ok(Self::over(
+            NodeStream::over(stream, protected),
+            name,
+            limits,
+        ))
     }
 
     pub(super) fn trouble(&self, reason: impl std::fmt::Display) -> NodeTrouble {

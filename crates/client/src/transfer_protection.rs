@@ -154,10 +154,19 @@ mod tests {
             (&[KERBEROS, quality, low], None, None, BlockToken),
             (&[KERBEROS], None, None, None),
             (&[encrypt], EncryptionKey, EncryptionKey, EncryptionKey),
-            (&[KERBEROS, quality, encrypt, low], EncryptionKey, EncryptionKey, EncryptionKey),
+            (
+                &[KERBEROS, quality, encrypt, low],
+                EncryptionKey,
+                EncryptionKey,
+                EncryptionKey,
+            ),
         ] {
             let protection = with(properties);
-            let found = (protection.of_own_port(), protection.towards(1004), protection.towards(9866));
+            let found = (
+                protection.of_own_port(),
+                protection.towards(1004),
+                protection.towards(9866),
+            );
             assert_eq!(found, (own, low, high), "{properties:?}");
         }
         let protection = with(&[KERBEROS, quality]);
@@ -170,7 +179,10 @@ mod tests {
     fn ciphers_are_as_the_keys_say() {
         let algorithm = ("dfs.encrypt.data.transfer.algorithm", "rc4");
         let encrypt = ("dfs.encrypt.data.transfer", "true");
-        let suite = ("dfs.encrypt.data.transfer.cipher.suites", "AES/CTR/NoPadding");
+        let suite = (
+            "dfs.encrypt.data.transfer.cipher.suites",
+            "AES/CTR/NoPadding",
+        );
         assert_eq!(*with(&[]).ciphers, LayerCipher::ALL);
         assert_eq!(*with(&[algorithm]).ciphers, LayerCipher::ALL);
         assert_eq!(*with(&[encrypt, algorithm]).ciphers, [LayerCipher::Rc4]);

@@ -36,7 +36,11 @@ impl Configuration {
 
     /// The key whose protection of data transfer is not served, and what it asks for.
     pub(super) fn unserved_transfer_protection(&self) -> Option<(&'static str, &'static str)> {
-        if self.transfer_qualities().iter().any(|name| is_no_quality(name)) {
+        if self
+            .transfer_qualities()
+            .iter()
+            .any(|name| is_no_quality(name))
+        {
             let what = "a protection other than authentication, integrity and privacy";
             return Some((keys::DATA_TRANSFER_PROTECTION.name(), what));
         }
@@ -93,20 +97,32 @@ mod tests {
             ("dfs.data.transfer.protection", "Privacy, integrity"),
             ("dfs.encrypt.data.transfer", "true"),
             ("dfs.encrypt.data.transfer.algorithm", "rc4"),
-            ("dfs.encrypt.data.transfer.cipher.suites", "AES/CTR/NoPadding"),
+            (
+                "dfs.encrypt.data.transfer.cipher.suites",
+                "AES/CTR/NoPadding",
+            ),
             ("dfs.encrypt.data.transfer.cipher.key.bitlength", "256"),
             ("dfs.trustedchannel.resolver.class", PLAIN_RESOLVERS[0]),
-            ("dfs.data.transfer.saslproperties.resolver.class", PLAIN_RESOLVERS[1]),
+            (
+                "dfs.data.transfer.saslproperties.resolver.class",
+                PLAIN_RESOLVERS[1],
+            ),
         ] {
             assert_eq!(refused(&[(key, value)]), None);
         }
         for (key, value) in [
             ("dfs.data.transfer.protection", "privacy,secret"),
             ("dfs.encrypt.data.transfer.algorithm", "des"),
-            ("dfs.encrypt.data.transfer.cipher.suites", "SM4/CTR/NoPadding"),
+            (
+                "dfs.encrypt.data.transfer.cipher.suites",
+                "SM4/CTR/NoPadding",
+            ),
             ("dfs.encrypt.data.transfer.cipher.key.bitlength", "64"),
             ("dfs.trustedchannel.resolver.class", "Whitelist"),
-            ("dfs.data.transfer.saslproperties.resolver.class", "Whitelist"),
+            (
+                "dfs.data.transfer.saslproperties.resolver.class",
+                "Whitelist",
+            ),
             ("hadoop.security.sasl.mechanism", "SCRAM-SHA-256"),
             ("dfs.encrypt.data.overwrite.downstream.derived.qop", "true"),
         ] {

@@ -86,7 +86,11 @@ impl Session<'_> {
             SaslQuality::Authentication => "",
             SaslQuality::Integrity | SaslQuality::Privacy => NO_BODY,
         };
-        let request = md5(&[method.as_bytes(), self.address.as_bytes(), no_body.as_bytes()]);
+        let request = md5(&[
+            method.as_bytes(),
+            self.address.as_bytes(),
+            no_body.as_bytes(),
+        ]);
         let known = Zeroizing::new(hex(&*keys.0));
         let proof = md5(&[
             known.as_bytes(),

@@ -86,7 +86,9 @@ fn triple_des(key: &[u8; DIGEST]) -> (TdesEde2, Array<u8, cbc::cipher::consts::U
     let mut spread = Zeroizing::new([0_u8; DIGEST]);
     let halves = spread.chunks_exact_mut(DES_BLOCK).zip(key.chunks_exact(7));
     for (wide, narrow) in halves {
-        let bits = narrow.iter().fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
+        let bits = narrow
+            .iter()
+            .fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
         for (at, byte) in wide.iter_mut().enumerate() {
             // Seven bits each, the first ones first.
             let seven = bits >> (49 - 7 * at) & 0x7F;
@@ -182,8 +184,7 @@ impl Sealer {
                 let padding = DES_BLOCK - (len + CODE) % DES_BLOCK;
                 out.put_bytes(u8::try_from(padding).unwrap_or_default(), padding);
                 out.extend_from_slice(&code);
-                let (blocks, _none) =
-                    Array::<u8, _>::slice_as_chunks_mut(&mut out[start..]);
+                let (blocks, _none) = Array::<u8, _>::slice_as_chunks_mut(&mut out[start..]);
                 let blocks: &mut [Block<Encryptor>] = blocks;
                 cipher.encrypt_blocks(blocks);
             }
@@ -252,6 +253,8 @@ impl Opener {
 /// the code shows it.
 fn padding_of(opened: &[u8]) -> usize {
     let last = opened.len().checked_sub(CODE + 1);
-    let said = last.and_then(|last| opened.get(last)).map_or(0, |byte| usize::from(*byte));
+    let said = last
+        .and_then(|last| opened.get(last))
+        .map_or(0, |byte| usize::from(*byte));
     if said <= DES_BLOCK { said } else { 0 }
 }

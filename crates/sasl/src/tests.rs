@@ -125,7 +125,11 @@ fn both(java: &Spoken) -> (Agreed, Agreed) {
     let answer = client.answer_with(challenge.as_bytes(), java.client_nonce, java.says_who);
     let answer = answer.expect("answered");
     let response = format!(",response={},", java.response);
-    assert!(answer.response().contains(&response), "{}", answer.response());
+    assert!(
+        answer.response().contains(&response),
+        "{}",
+        answer.response()
+    );
     let said = server.response(answer.response().as_bytes()).expect("fits");
     assert_eq!(said.user(), USER);
     let server = said.verify(PASSWORD).expect("proved");
@@ -142,9 +146,14 @@ fn hex(bytes: &[u8]) -> String {
 fn both_sides_say_what_those_of_java_say() {
     for java in &JAVA {
         let (client, server) = both(java);
-        assert_eq!((client.quality, server.quality), (java.quality, java.quality));
-        let (Some((mut client_seals, mut client_opens)), Some((mut server_seals, mut server_opens))) =
-            (client.layer, server.layer)
+        assert_eq!(
+            (client.quality, server.quality),
+            (java.quality, java.quality)
+        );
+        let (
+            Some((mut client_seals, mut client_opens)),
+            Some((mut server_seals, mut server_opens)),
+        ) = (client.layer, server.layer)
         else {
             assert_eq!(java.quality, SaslQuality::Authentication);
             continue;
@@ -159,7 +168,12 @@ fn both_sides_say_what_those_of_java_say() {
             server_seals.seal_parts(&[&message[..2], &message[2..]], &mut sealed);
             assert_eq!(hex(&sealed), from_server);
             assert_eq!(client_opens.open(sealed).expect("opened"), message[..]);
-            assert!(client_opens.open(BytesMut::new()).expect("opened").is_empty());
+            assert!(
+                client_opens
+                    .open(BytesMut::new())
+                    .expect("opened")
+                    .is_empty()
+            );
         }
     }
 }
@@ -176,8 +190,14 @@ fn the_example_of_the_rfc_holds() {
         quality: SaslQuality::Authentication,
     };
     let keys = session.keys(b"secret");
-    assert_eq!(session.client_proof(&keys), "d388dad90d4bbd760a152321f2143af7");
-    assert_eq!(session.server_proof(&keys), "ea40f60335c427b5527b84dbabcdfffd");
+    assert_eq!(
+        session.client_proof(&keys),
+        "d388dad90d4bbd760a152321f2143af7"
+    );
+    assert_eq!(
+        session.server_proof(&keys),
+        "ea40f60335c427b5527b84dbabcdfffd"
+    );
 }
 
 #[test]
@@ -207,7 +227,9 @@ fn an_answer_that_does_not_fit_is_refused() {
     let qualities = [SaslQuality::Privacy];
     let fitting = |server: &DigestServer<'_>| {
         let client = DigestClient::new(offer(&qualities, &LayerCipher::ALL), USER, PASSWORD);
-        let answer = client.answer(server.challenge().as_bytes()).expect("answered");
+        let answer = client
+            .answer(server.challenge().as_bytes())
+            .expect("answered");
         answer.response().to_owned()
     };
     for (from, to) in [
@@ -249,7 +271,10 @@ fn a_server_that_does_not_know_the_password_is_not_believed() {
     let client = DigestClient::new(offer, USER, PASSWORD);
     let answer = client.answer(challenge.as_bytes()).expect("answered");
     let wrong = format!("rspauth={}", "0".repeat(32));
-    assert_eq!(answer.finish(wrong.as_bytes()).err(), Some(SaslError::Server));
+    assert_eq!(
+        answer.finish(wrong.as_bytes()).err(),
+        Some(SaslError::Server)
+    );
 }
 
 #[test]

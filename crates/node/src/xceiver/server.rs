@@ -138,9 +138,13 @@ async fn opened(x: &Xceivers, settings: &Settings, stream: std::net::TcpStream) 
         accepted = handshake::accept(x, settings, &mut stream) => accepted,
     };
     match accepted {
-        Ok(protected) => Conn::new(stream, protected, settings).inspect_err(gone).ok(),
+        Ok(protected) => Conn::new(stream, protected, settings)
+            .inspect_err(gone)
+            .ok(),
         Err(refused) => {
-            let peer = stream.peer_addr().map_or_else(|_| "?".to_owned(), |peer| peer.to_string());
+            let peer = stream
+                .peer_addr()
+                .map_or_else(|_| "?".to_owned(), |peer| peer.to_string());
             refuse(x, &peer, &refused);
             None
         }

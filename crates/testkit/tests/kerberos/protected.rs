@@ -18,7 +18,10 @@ const PROTECTIONS: [(&str, &[(&str, &str)]); 4] = [
     ("auth", &[(PROTECTION, "authentication")]),
     ("integrity", &[(PROTECTION, "integrity")]),
     ("privacy", &[(PROTECTION, "privacy")]),
-    ("aes", &[(PROTECTION, "privacy"), (SUITES, "AES/CTR/NoPadding")]),
+    (
+        "aes",
+        &[(PROTECTION, "privacy"), (SUITES, "AES/CTR/NoPadding")],
+    ),
 ];
 
 /// Nodes of ours; one of Apache's comes behind them.

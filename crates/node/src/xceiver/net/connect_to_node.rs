@@ -72,7 +72,11 @@ pub async fn link(
         write: settings.downstream_write_timeout(1),
         packet: settings.max_packet,
     };
-    Ok(NodeLink::over(NodeStream::over(stream, protected), name, limits))
+    Ok(NodeLink::over(
+        NodeStream::over(stream, protected),
+        name,
+        limits,
+    ))
 }
 
 /// Connects to a node and proves to it who this one is, where it asks for that.

@@ -87,7 +87,9 @@ async fn client(node: &Node, properties: &[(&str, &str)], token: &Token) -> Clie
         let _ended = tokio::io::copy_bidirectional(&mut clear, &mut proved).await;
     });
     Client {
-        stream: TcpStream::connect(("127.0.0.1", port)).await.expect("it listens"),
+        stream: TcpStream::connect(("127.0.0.1", port))
+            .await
+            .expect("it listens"),
         inbox: BytesMut::new(),
     }
 }
@@ -183,7 +185,12 @@ async fn a_client_without_a_good_token_or_key_hears_why() {
         ("expired", privacy, &expired, "expired"),
         ("none", privacy, &Token::default(), ""),
         ("less protection", weak, &good, "no common protection"),
-        ("a key instead of a token", &[ENCRYPT], &good, "no identifier"),
+        (
+            "a key instead of a token",
+            &[ENCRYPT],
+            &good,
+            "no identifier",
+        ),
     ] {
         let refused = prove(&protected, properties, token).await;
         let refused = refused.expect_err(what).to_string();
