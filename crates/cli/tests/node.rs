@@ -139,10 +139,10 @@ fn protection_that_is_demanded_and_missing_is_not_ignored() {
     );
     let said = refused(
         conf(&[nn]).path(),
-        &["-D", "dfs.encrypt.data.transfer=true"],
+        &["-D", "dfs.trustedchannel.resolver.class=org.example.All"],
     );
     assert!(
-        said.contains("encrypted data transfer") && said.contains("command line"),
+        said.contains("who is trusted without proof") && said.contains("command line"),
         "{said}"
     );
 }

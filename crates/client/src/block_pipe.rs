@@ -123,8 +123,11 @@ impl BlockPipe {
             };
             return Err(self.trouble(0, trouble));
         };
-        let connecting = NodeLink::connect(&client.settings, &first, self.targets.len()).await;
-        let mut link = connecting.map_err(|trouble| self.trouble(0, trouble))?;
+        let hops = self.targets.len();
+        let connecting = NodeLink::connect(&client.settings, &first, hops, &self.token);
+        let mut link = connecting
+            .await
+            .map_err(|trouble| self.trouble(0, trouble))?;
         let request = self.request(client, stage, stamp);
         let response = link.ask(&request).await;
         let response = response.map_err(|trouble| self.trouble(0, trouble))?;

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::node_link::LinkLimits;
+use crate::node_stream::NodeStream;
 
 const LEN: u64 = 3000;
 
@@ -72,7 +73,11 @@ async fn read(from: u64, end: u64, first: u64, bytes: Vec<u8>) -> Result<Vec<u8>
         write: within,
         packet: MAX_PACKET_BYTES,
     };
-    let link = NodeLink::over(socket, format!("127.0.0.1:{port}"), limits);
+    let link = NodeLink::over(
+        NodeStream::over(socket, None),
+        format!("127.0.0.1:{port}"),
+        limits,
+    );
     let mut stream = RangeStream::open(link, "DFSClient_1", range).await?;
     let mut all = Vec::new();
     while let Some(bytes) = stream.next().await? {

@@ -139,7 +139,8 @@ async fn block_checksum(
     let mut why = None;
     for node in &located.locs {
         let asked = async {
-            let mut link = NodeLink::connect(&client.settings, &node.id, 0).await?;
+            let token = &located.block_token;
+            let mut link = NodeLink::connect(&client.settings, &node.id, 0, token).await?;
             match policy {
                 None => link.checksum(&of_block(&block, located)).await,
                 Some(policy) => link.checksum(&of_group(&block, located, policy)).await,

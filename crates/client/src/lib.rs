@@ -4,6 +4,9 @@
 //! |---|---|
 //! | `namenodes` | calls to the active one of a group |
 //! | `node_link` | a connection to the data transfer port of any node |
+//! | `node_stream` | its stream, plain or protected |
+//! | `prove_to_node` | the handshake (SASL) with that port |
+//! | `transfer_protection` | what protects connections with it |
 //! | `block_range` | bytes of one replica, verified as they come |
 //! | [`login`] | who a node or a command is to servers, with Kerberos |
 //! | `locate_blocks` | where the blocks of a file are, and how long it is |
@@ -41,9 +44,12 @@ mod locate_blocks;
 pub mod login;
 mod namenodes;
 mod node_link;
+mod node_stream;
 mod places_for_files;
+mod prove_to_node;
 mod rebuild_pipeline;
 pub mod stripe;
+mod transfer_protection;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -61,7 +67,12 @@ pub use file_reader::FileReader;
 pub use file_writer::FileWriter;
 pub use namenodes::NameNodeGroup;
 pub use node_link::{LinkLimits, NodeLink, NodeTrouble};
+pub use node_stream::NodeStream;
 pub use places_for_files::{FileTransfer, Turn, Turns};
+pub use prove_to_node::{
+    HANDSHAKE_WITHIN, MAX_PROTECTED_BYTES, NodeCredential, Protected, prove_to_node, read_handshake,
+};
+pub use transfer_protection::{TransferProof, TransferProtection};
 
 use namenodes::{NameNodeCalls, Repeat};
 
@@ -79,6 +90,7 @@ pub struct FileUser {
 pub struct ClientSettings {
     rpc: RpcOptions,
     use_hostname: bool,
+    protection: TransferProtection,
     /// Silence of a DataNode that is too long.
     socket_timeout: Duration,
 }
@@ -103,6 +115,7 @@ impl ClientSettings {
                 local,
             },
             use_hostname: config.get(&keys::USE_DATANODE_HOSTNAME),
+            protection: TransferProtection::from_config(config),
             socket_timeout: config
                 .get(&keys::CLIENT_SOCKET_TIMEOUT)
                 .max(Duration::from_secs(1)),
@@ -177,7 +190,7 @@ impl FileClient {
         node: &DatanodeId,
         range: BlockRange,
     ) -> Result<RangeStream, NodeTrouble> {
-        let link = NodeLink::connect(&self.settings, node, 0).await?;
+        let link = NodeLink::connect(&self.settings, node, 0, &range.token).await?;
         RangeStream::open(link, &self.name, range).await
     }
 }

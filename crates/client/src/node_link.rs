@@ -8,12 +8,15 @@ use hayloft_rpc::client::connection::connect_from;
 use hayloft_wire::limits::MAX_PACKET_BYTES;
 use hayloft_wire::proto::datatransfer::OpBlockChecksumResponse;
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo, LocatedBlock, StorageType};
+use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Status};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use super::ClientSettings;
+use super::node_stream::NodeStream;
+use super::prove_to_node::{NodeCredential, prove_to_node};
+use super::transfer_protection::TransferProof;
 
 /// Room for what a node sends; new room is made when so little of it is left.
 const RECEIVE_BYTES: usize = 64 << 10;
@@ -76,7 +79,7 @@ impl Target {
 /// the largest chunks 16 MiB.
 pub struct NodeLink {
     node: String,
-    stream: TcpStream,
+    stream: NodeStream,
     /// What came and was not taken.
     pub(super) buffer: BytesMut,
     pub(super) limits: LinkLimits,
@@ -85,7 +88,7 @@ pub struct NodeLink {
 impl NodeLink {
     /// Takes over `stream`, which is connected to the transfer port `node`.
     #[must_use]
-    pub fn over(stream: TcpStream, node: String, limits: LinkLimits) -> Self {
+    pub fn over(stream: NodeStream, node: String, limits: LinkLimits) -> Self {
         Self {
             node,
             stream,
@@ -94,11 +97,12 @@ impl NodeLink {
         }
     }
 
-    /// Connects to a node behind which `hops` more are in a pipeline.
+    /// Connects to a node behind which `hops` more are in a pipeline, as the holder of `token`.
     pub(super) async fn connect(
         settings: &ClientSettings,
         node: &DatanodeId,
         hops: usize,
+        token: &Token,
     ) -> Result<Self, NodeTrouble> {
         let name = node.xfer_addr();
         let trouble = |reason: String| NodeTrouble {
@@ -119,18 +123,35 @@ impl NodeLink {
             Err(failed.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into()))
         };
         let connected = timeout(settings.socket_timeout, connecting).await;
-        let stream = connected
+        let mut stream = connected
             .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
             .map_err(|error| trouble(format!("cannot connect: {error}")))?;
         stream
             .set_nodelay(true)
             .map_err(|error| trouble(error.to_string()))?;
+        let protected = match settings.protection.towards(node.xfer_port) {
+            TransferProof::None => None,
+            TransferProof::BlockToken => {
+                let credential = NodeCredential::BlockToken(token);
+                let proving = prove_to_node(&mut stream, &settings.protection, credential);
+                proving.await.map_err(|error| trouble(error.to_string()))?
+            }
+            // NameNodes give such keys to users, and this one is asked for none yet.
+            TransferProof::EncryptionKey => {
+                let reason = "dfs.encrypt.data.transfer is not served here: use a stock client";
+                return Err(trouble(reason.to_owned()));
+            }
+        };
         let limits = LinkLimits {
             read: Some(patience),
             write: Some(patience),
             packet: MAX_PACKET_BYTES,
         };
-        Ok(Self::over(stream, name, limits))
+        Ok(Self::over(
+            NodeStream::over(stream, protected),
+            name,
+            limits,
+        ))
     }
 
     pub(super) fn trouble(&self, reason: impl std::fmt::Display) -> NodeTrouble {
@@ -158,25 +179,19 @@ impl NodeLink {
     /// Sends all of `bytes`; takes in what comes meanwhile, so that neither side waits for the
     /// other to read.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), NodeTrouble> {
-        let (mut read, mut write) = self.stream.split();
         let buffer = &mut self.buffer;
-        let sending = async {
-            let mut writing = std::pin::pin!(write.write_all(bytes));
-            loop {
-                let room = buffer.len() < RECEIVE_BYTES;
-                tokio::select! {
-                    biased;
-                    sent = &mut writing => return sent,
-                    read = read.read_buf(buffer), if room => {
-                        if read? == 0 {
-                            return Err(std::io::ErrorKind::ConnectionReset.into());
-                        }
-                    }
-                }
+        let limit = self.limits.write.unwrap_or(Duration::MAX);
+        let sent = match &mut self.stream {
+            NodeStream::Plain(stream) => {
+                let (read, write) = stream.split();
+                timeout(limit, send_and_take(read, write, bytes, buffer)).await
+            }
+            NodeStream::Protected(stream) => {
+                let (read, write) = tokio::io::split(&mut **stream);
+                timeout(limit, send_and_take(read, write, bytes, buffer)).await
             }
         };
-        let limit = self.limits.write.unwrap_or(Duration::MAX);
-        match timeout(limit, sending).await {
+        match sent {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.trouble(format_args!("sending: {error}"))),
             Err(_) => Err(self.trouble(format_args!("takes nothing for {limit:?}"))),
@@ -224,6 +239,32 @@ impl NodeLink {
             status => {
                 let message = response.message.unwrap_or_default();
                 Err(self.trouble(format_args!("{status:?} {message}")))
+            }
+        }
+    }
+}
+
+/// Sends all of `bytes`, and takes in what comes meanwhile, as far as there is room for it.
+async fn send_and_take(
+    mut read: impl AsyncRead + Unpin,
+    mut write: impl AsyncWrite + Unpin,
+    bytes: &[u8],
+    buffer: &mut BytesMut,
+) -> std::io::Result<()> {
+    let writing = async {
+        write.write_all(bytes).await?;
+        write.flush().await
+    };
+    let mut writing = std::pin::pin!(writing);
+    loop {
+        let room = buffer.len() < RECEIVE_BYTES;
+        tokio::select! {
+            biased;
+            sent = &mut writing => return sent,
+            read = read.read_buf(buffer), if room => {
+                if read? == 0 {
+                    return Err(std::io::ErrorKind::ConnectionReset.into());
+                }
             }
         }
     }

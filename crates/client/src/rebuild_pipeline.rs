@@ -203,13 +203,14 @@ impl Rebuild {
         let mut block = pipe.block.clone();
         block.block.num_bytes = pipe.acked();
         let request = OpTransferBlock {
-            header: transfer::client_header(&block, token, &file.client.name),
+            header: transfer::client_header(&block, token.clone(), &file.client.name),
             targets: vec![to.node.clone()],
             target_storage_types: vec![to.storage_type],
             target_storage_ids: vec![to.storage_id.clone()],
         };
         let copied = async {
-            let mut link = NodeLink::connect(&file.client.settings, &from.node.id, 2).await?;
+            let settings = &file.client.settings;
+            let mut link = NodeLink::connect(settings, &from.node.id, 2, &token).await?;
             let response = link.ask(&request).await?;
             link.success(response)
         };

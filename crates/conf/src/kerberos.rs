@@ -66,8 +66,8 @@ impl Configuration {
         })
     }
 
-    /// Apache's rules: block tokens; and ports that only root can open, or SASL on the data port
-    /// with HTTPS. The second way is not served yet.
+    /// Apache's rules: block tokens; a data port that only root can open, or SASL on it; a web port
+    /// that only root can open, or HTTPS alone.
     fn missing_proof(&self) -> Option<String> {
         if !self.get(&keys::BLOCK_ACCESS_TOKEN_ENABLE) {
             return Some(format!(
@@ -83,25 +83,24 @@ impl Configuration {
         let https_only = self
             .get(&keys::HTTP_POLICY)
             .eq_ignore_ascii_case("HTTPS_ONLY");
-        let mut ports = vec![&keys::DATANODE_ADDRESS];
+        let mut ports = Vec::new();
+        if self.transfer_qualities().is_empty() {
+            ports.push(&keys::DATANODE_ADDRESS);
+        }
         if !https_only {
             ports.push(&keys::DATANODE_HTTP_ADDRESS);
         }
         // Port 0 is any that is free, and so above.
         let open = |port: u16| port == 0 || port >= PRIVILEGED_BELOW;
         let open = ports.into_iter().find(|key| open(self.get(key).port))?;
-        let what = if self.get(&keys::DATA_TRANSFER_PROTECTION).is_some() {
-            ", and SASL on the data port is not served by this version"
-        } else {
-            ""
-        };
         Some(format!(
-            "{} is kerberos, but any user of this host could open the port of {}{what}: give it a \
-             port below {PRIVILEGED_BELOW} and start the node as root or with \
-             systemd's AmbientCapabilities=CAP_NET_BIND_SERVICE ({} = HTTPS_ONLY serves for the \
-             web port)",
+            "{} is kerberos, but any user of this host could open the port of {}: give it a port \
+             below {PRIVILEGED_BELOW} and start the node as root or with systemd's \
+             AmbientCapabilities=CAP_NET_BIND_SERVICE; for the data port {} serves as well, and \
+             for the web port {} = HTTPS_ONLY",
             keys::SECURITY_AUTHENTICATION.name(),
             open.name(),
+            keys::DATA_TRANSFER_PROTECTION.name(),
             keys::HTTP_POLICY.name()
         ))
     }
@@ -204,7 +203,11 @@ mod tests {
             Ok(())
         );
         let web = ("dfs.datanode.http.address", "0.0.0.0:9864");
-        assert_eq!(with(&[web, ("dfs.http.policy", "HTTPS_ONLY")]), Ok(()));
+        let https = ("dfs.http.policy", "HTTPS_ONLY");
+        assert_eq!(with(&[web, https]), Ok(()));
+        let sasl = ("dfs.data.transfer.protection", "privacy");
+        assert_eq!(with(&[any, web, https, sasl]), Ok(()));
+        assert!(with(&[any, web, sasl]).is_err() && with(&[any, web, https]).is_err());
         assert_eq!(
             with(&[any, ("hadoop.security.authentication", "simple")]),
             Ok(())

@@ -18,6 +18,7 @@
 //! | `namenodes`, `web_address` | name services, addresses of NameNodes and of their pages |
 //! | `virtual_nodes` | several nodes in one process, a configuration for each |
 //! | `kerberos` | what a node with Kerberos needs besides |
+//! | `transfer_protection` | protection of data transfer that is not served |
 //! | `review` | what the files ask for that is not done here: warnings, refusals |
 //! | `unsupported` | the keys without effect, and what a JVM's files ask for |
 //! | `print` | reports |
@@ -39,6 +40,7 @@ mod running_configuration;
 mod substitute;
 #[cfg(test)]
 mod tests;
+mod transfer_protection;
 mod unsupported;
 mod uri;
 mod value;

@@ -162,19 +162,11 @@ impl Configuration {
                 self.get(&keys::SECURITY_AUTHORIZATION),
                 "service-level authorization",
             ),
-            (
-                keys::ENCRYPT_DATA_TRANSFER.name(),
-                self.get(&keys::ENCRYPT_DATA_TRANSFER),
-                "encrypted data transfer",
-            ),
-            (
-                keys::DATA_TRANSFER_PROTECTION.name(),
-                self.get(&keys::DATA_TRANSFER_PROTECTION).is_some(),
-                "SASL-protected data transfer",
-            ),
         ];
-        match demands.into_iter().find(|(_, demanded, _)| *demanded) {
-            Some((key, _, what)) => Err(ConfigError::Unprotected {
+        let demanded = demands.into_iter().find(|(_, demanded, _)| *demanded);
+        let demanded = demanded.map(|(key, _, what)| (key, what));
+        match demanded.or_else(|| self.unserved_transfer_protection()) {
+            Some((key, what)) => Err(ConfigError::Unprotected {
                 key,
                 value: self.text(key).unwrap_or_default(),
                 place: self.origin(key).to_string(),
@@ -364,8 +356,6 @@ mod tests {
         for (key, value) in [
             ("hadoop.security.authentication", "token"),
             ("hadoop.security.authorization", "true"),
-            ("dfs.encrypt.data.transfer", "true"),
-            ("dfs.data.transfer.protection", "privacy"),
         ] {
             let error = config(&[(key, value)])
                 .refuse_unprotected()

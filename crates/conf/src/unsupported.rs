@@ -77,7 +77,6 @@ const CACHING: &str = "cache directives are not carried out";
 const LAZY_PERSIST: &str = "LAZY_PERSIST files go to disk at once";
 const DISK_BALANCER: &str = "disk balancer plans are refused";
 const HTTP: &str = "the web port has no such setting yet";
-const SASL: &str = "data transfer has no SASL here";
 const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
 const RECONNECT: &str = "the node tries to reach a NameNode for ever";
 const LOCKS: &str = "no lock is held across I/O here";
@@ -132,14 +131,6 @@ static DATANODE: &[Group] = &[
         "dfs.disk.balancer.plan.threshold.percent=10",
     ]),
     ignoring(HTTP).of(&["dfs.datanode.http.internal-proxy.port=0"]),
-    ignoring(SASL).of(&[
-        "dfs.encrypt.data.transfer.algorithm=",
-        "dfs.encrypt.data.transfer.cipher.suites=",
-        "dfs.encrypt.data.transfer.cipher.key.bitlength=128",
-        "dfs.encrypt.data.overwrite.downstream.derived.qop=false",
-        "dfs.data.transfer.saslproperties.resolver.class=",
-        "dfs.trustedchannel.resolver.class=",
-    ]),
     ignoring(JAVA_CLASS).of(&["dfs.datanode.plugins=", "dfs.datanode.fsdataset.factory="]),
     ignoring(LAZY_PERSIST).of(&["dfs.datanode.ram.disk.replica.tracker="]),
     ignoring("used space is counted from the replicas").of(&[

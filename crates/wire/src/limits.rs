@@ -18,7 +18,11 @@ pub const MAX_PACKET_HEADER_BYTES: usize = 1 << 10;
 /// most of them tokens.
 pub const MAX_OP_BYTES: usize = 1 << 20;
 
-/// Longest answer to a data transfer operation, or step of its SASL handshake, in bytes.
+/// Longest message of the SASL handshake of a data transfer connection, in bytes. Java takes
+/// answers of up to 4096 bytes; ciphers and keys come on top.
+pub const MAX_SASL_MESSAGE_BYTES: usize = 16 << 10;
+
+/// Longest answer to a data transfer operation, in bytes.
 pub const MAX_OP_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Longest acknowledgement, in bytes: about 20 for each of [`MAX_TARGETS`] hops.

@@ -20,6 +20,7 @@ const BUDGETS: [(&str, &[&str], usize); 4] = [
             "parity",
             "protection",
             "rpc",
+            "sasl",
             "snapshot",
             "store",
             "wire",

@@ -66,7 +66,21 @@ keys! {
         "hadoop.security.secret-manager.key-generator.algorithm", "HmacSHA1",
         "How passwords of tokens are made, the same on all servers of a cluster.");
     ENCRYPT_DATA_TRANSFER: bool = ("dfs.encrypt.data.transfer", "false",
-        "Encrypted data transfer. A node does not start with it.");
+        "Data transfer is encrypted, with keys that NameNodes hand out beside block tokens.");
+    ENCRYPT_ALGORITHM: Option<String> = ("dfs.encrypt.data.transfer.algorithm", "",
+        "Cipher towards other nodes where AES is not agreed on: `3des` or `rc4`.");
+    ENCRYPT_CIPHER_SUITES: Option<String> = ("dfs.encrypt.data.transfer.cipher.suites", "",
+        "`AES/CTR/NoPadding` where clients and nodes agree on it; far cheaper than the others.");
+    ENCRYPT_KEY_BITS: u32 = ("dfs.encrypt.data.transfer.cipher.key.bitlength", "128",
+        "Length of keys of AES: 128, 192 or 256.");
     DATA_TRANSFER_PROTECTION: Option<String> = ("dfs.data.transfer.protection", "",
-        "SASL protection of data transfer. A node does not start with it.");
+        "With Kerberos, what protects data transfer on ports that are not privileged: \
+         `authentication`, `integrity` or `privacy`, or several with commas, the most wanted \
+         first.");
+    TRUSTED_CHANNELS: Option<String> = ("dfs.trustedchannel.resolver.class", "",
+        "Who is trusted without proof. A node does not start with a class of one's own.");
+    TRANSFER_PROPERTIES: Option<String> = ("dfs.data.transfer.saslproperties.resolver.class", "",
+        "Whose protection differs. A node does not start with a class of one's own.");
+    DOWNSTREAM_QUALITY: bool = ("dfs.encrypt.data.overwrite.downstream.derived.qop", "false",
+        "Another protection for the rest of a pipeline. A node does not start with it.");
 }

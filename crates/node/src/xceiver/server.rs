@@ -22,6 +22,7 @@ use super::ops::{
 use super::settings::Settings;
 use super::stats::{Activity, Gauge, count_operation};
 use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::handshake::{self, HandshakeRefused};
 use crate::xceiver::net::loopback_congestion::Pacing;
 use crate::xceiver::net::threads::{ThreadPlace, Threads};
 
@@ -111,13 +112,8 @@ fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
     };
     let session = |thread| async move {
         // From now on this thread looks after it.
-        let opened = TcpStream::from_std(stream).and_then(|stream| Conn::new(stream, &settings));
-        let conn = match opened {
-            Ok(conn) => conn,
-            Err(error) => {
-                tracing::debug!(%error, "a data transfer connection was gone at once");
-                return;
-            }
+        let Some(conn) = opened(&x, &settings, stream).await else {
+            return;
         };
         let session = Session {
             x,
@@ -129,6 +125,43 @@ fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
         session.run(thread).await;
     };
     threads.spawn(&tasks, |thread| session(thread).in_current_span());
+}
+
+/// The connection behind its handshake, if it needs one; `None` when it is not served.
+async fn opened(x: &Xceivers, settings: &Settings, stream: std::net::TcpStream) -> Option<Conn> {
+    let gone = |error: &std::io::Error| {
+        tracing::debug!(%error, "a data transfer connection was gone at once");
+    };
+    let mut stream = TcpStream::from_std(stream).inspect_err(gone).ok()?;
+    let accepted = tokio::select! {
+        () = x.shutdown_token().cancelled() => return None,
+        accepted = handshake::accept(x, settings, &mut stream) => accepted,
+    };
+    match accepted {
+        Ok(protected) => Conn::new(stream, protected, settings)
+            .inspect_err(gone)
+            .ok(),
+        Err(refused) => {
+            let peer = stream
+                .peer_addr()
+                .map_or_else(|_| "?".to_owned(), |peer| peer.to_string());
+            refuse(x, &peer, &refused);
+            None
+        }
+    }
+}
+
+/// Logs a client that is not served, within limits.
+fn refuse(x: &Xceivers, peer: &str, refused: &HandshakeRefused) {
+    if refused.is_routine() {
+        tracing::debug!(peer, "the SASL handshake of a connection failed: {refused}");
+    } else if let Some(skipped) = x.log_limit().may_log() {
+        tracing::warn!(
+            peer,
+            skipped,
+            "the SASL handshake of a connection failed: {refused}"
+        );
+    }
 }
 
 /// An open connection and what it needs.

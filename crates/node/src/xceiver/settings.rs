@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::store_config::{memory_limit, write_memory};
+use hayloft_client::TransferProtection;
 use hayloft_conf::{Configuration, keys};
 
 /// Memory for block data on its way between sockets and disks, all connections together, besides
@@ -40,6 +41,8 @@ pub struct Settings {
     /// The address of this host that connections to other nodes come from; `None` leaves it to the
     /// system. Not of the configuration: known when the ports are bound.
     pub local: Option<IpAddr>,
+    /// What protects connections.
+    pub protection: TransferProtection,
     /// Largest packet accepted (`dfs.data.transfer.max.packet.size`), bytes.
     pub max_packet: u32,
     /// How long the last acknowledgement of a client's block waits for the NameNode to hear of the
@@ -126,6 +129,7 @@ impl Settings {
             recv_buffer: config.get(&keys::TRANSFER_RECV_BUFFER),
             use_hostname: config.get(&keys::USE_DATANODE_HOSTNAME),
             local: None,
+            protection: TransferProtection::from_config(config),
             max_packet: config.get(&keys::MAX_PACKET_SIZE),
             report_before_ack: report_before_ack(config),
             pool_ready_timeout: config.get(&keys::BP_READY_TIMEOUT),

@@ -1,13 +1,15 @@
 //! The next node of a pipeline: connecting, asking it, and what it says.
 
-use hayloft_wire::ids::StorageType;
+use hayloft_wire::ids::{PoolId, StorageType};
 use hayloft_wire::proto::datatransfer::OpWriteBlock;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
+use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{BlockOpResponse, Status, WriteRequest};
 
+use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::connect_to_node;
+use crate::xceiver::net::connect_to_node::{self, NodeForBlock};
 use crate::xceiver::settings::Settings;
 
 /// The request as the next node gets it: without itself in the lists of targets, its own storage
@@ -61,13 +63,21 @@ impl SetUp {
 /// # Errors
 /// The node could not be reached or did not answer.
 pub async fn open(
+    x: &Xceivers,
     settings: &Settings,
-    next: &DatanodeInfo,
-    message: &OpWriteBlock,
+    pool: &PoolId,
+    (next, message): (&DatanodeInfo, &OpWriteBlock),
     wait_for_answer: bool,
 ) -> Result<(Conn, SetUp), XferError> {
     let hops = message.targets.len() + 1;
-    let mut conn = connect_to_node::connect(settings, &next.id, hops).await?;
+    let no_token = Token::default();
+    let token = message.header.base_header.token.as_ref();
+    let to = NodeForBlock {
+        node: &next.id,
+        pool,
+        token: token.unwrap_or(&no_token),
+    };
+    let mut conn = connect_to_node::connect(x, settings, to, hops).await?;
     connect_to_node::request(&conn, message).await?;
     if !wait_for_answer {
         return Ok((conn, SetUp::fine()));
@@ -83,7 +93,7 @@ pub async fn open(
 #[cfg(test)]
 mod tests {
     use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
-    use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
+    use hayloft_wire::ids::{Block, ExtendedBlock};
     use hayloft_wire::proto::hdfs::DatanodeId;
     use hayloft_wire::transfer::Stage;
 

@@ -112,7 +112,7 @@ pub async fn write_block(
     let client = &request.message.header.client_name;
     let record = WriteRecord::new(began, client, &writer, kind == WriterKind::Client);
     let cancel = writer.cancel_token();
-    let connecting = connect_mirror(conn, &settings, &request, kind);
+    let connecting = connect_mirror(x, conn, &settings, &request, kind);
     let (mirror, set_up) = unless_taken_over(x, &cancel, connecting).await?;
     if kind == WriterKind::Client {
         conn.write_message(&set_up.response()).await?;
@@ -215,7 +215,7 @@ async fn close_recovery(
             message.min_bytes_rcvd,
         )
         .await?;
-    let (_mirror, set_up) = connect_mirror(conn, settings, request, WriterKind::Client).await?;
+    let (_mirror, set_up) = connect_mirror(x, conn, settings, request, WriterKind::Client).await?;
     // The answer ends the block for the client, as the last acknowledgement does elsewhere.
     let finish = finish_of(WriterKind::Client, request.stage, settings);
     completion::tell(x, &replica, &finish).await;
@@ -226,6 +226,7 @@ async fn close_recovery(
 /// Connects to the next node, if there is one. A client learns at once when that fails; a copy
 /// between nodes goes on without the rest of its chain.
 async fn connect_mirror(
+    x: &Xceivers,
     conn: &Conn,
     settings: &Settings,
     request: &WriteRequest,
@@ -234,7 +235,8 @@ async fn connect_mirror(
     let Some((next, message)) = next_hop(request) else {
         return Ok((None, SetUp::fine()));
     };
-    match mirror_setup::open(settings, &next, &message, kind == WriterKind::Client).await {
+    let (pool, to_wait) = (&request.block.pool, kind == WriterKind::Client);
+    match mirror_setup::open(x, settings, pool, (&next, &message), to_wait).await {
         Ok((mirror, set_up)) => Ok((Some(mirror), set_up)),
         Err(error) if kind == WriterKind::Client => {
             let set_up = SetUp {

@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
+use hayloft_client::Protected;
 use hayloft_wire::frame;
 use hayloft_wire::schema::WireMessage;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,6 +23,7 @@ use tokio::time::{Instant, timeout};
 use crate::activity::nanos;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::silence_limit::within;
+use crate::xceiver::net::stream::{self, NetStream};
 use crate::xceiver::settings::Settings;
 
 /// Bytes taken from the socket at a time while messages are expected. Small: an idle connection
@@ -35,7 +37,7 @@ const LINGER_READ: usize = 64 << 10;
 /// An open connection.
 #[derive(Debug)]
 pub struct Conn {
-    stream: TcpStream,
+    stream: NetStream,
     name: String,
     inbox: BytesMut,
     /// `None`: wait for ever.
@@ -52,33 +54,20 @@ fn some(limit: Duration) -> Option<Duration> {
     (!limit.is_zero()).then_some(limit)
 }
 
-/// Sets the options of a socket that is accepted or connected.
-///
-/// # Errors
-/// The peer is gone already.
-pub fn set_options(stream: &TcpStream, settings: &Settings) -> io::Result<()> {
-    stream.set_nodelay(settings.tcp_nodelay)?;
-    let socket = socket_ref(stream);
-    rustix::net::sockopt::set_socket_keepalive(socket, true)?;
-    if settings.recv_buffer > 0 {
-        rustix::net::sockopt::set_socket_recv_buffer_size(socket, settings.recv_buffer as usize)?;
-    }
-    if settings.send_buffer > 0 {
-        rustix::net::sockopt::set_socket_send_buffer_size(socket, settings.send_buffer as usize)?;
-    }
-    Ok(())
-}
-
 impl Conn {
-    /// Takes over an accepted or connected socket.
+    /// Takes over an accepted or connected socket, behind its handshake if there was one.
     ///
     /// # Errors
     /// The peer is gone already.
-    pub fn new(stream: TcpStream, settings: &Settings) -> io::Result<Self> {
+    pub fn new(
+        stream: TcpStream,
+        protected: Option<Protected>,
+        settings: &Settings,
+    ) -> io::Result<Self> {
         let peer = stream.peer_addr()?;
-        set_options(&stream, settings)?;
+        stream::set_options(&stream, settings)?;
         Ok(Self {
-            stream,
+            stream: NetStream::over(stream, protected),
             name: peer.to_string(),
             inbox: BytesMut::new(),
             read_limit: some(settings.read_timeout),
@@ -126,7 +115,7 @@ impl Conn {
 
     /// This end.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.stream.local_addr().ok()
+        self.stream.tcp().local_addr().ok()
     }
 
     /// Whether the other end is on this machine, as Apache's node judges it.
@@ -175,6 +164,7 @@ impl Conn {
         if self.inbox.is_empty() && self.inbox.capacity() > INBOX_READ {
             self.inbox = BytesMut::new();
         }
+        self.stream.shrink();
     }
 
     /// Waits until bytes can be read, at most `limit`.
@@ -220,25 +210,9 @@ impl Conn {
     /// # Errors
     /// The connection broke.
     pub fn read_ready_vectored(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>> {
-        let room: usize = into.iter().map(|piece| piece.len()).sum();
-        let mut short = None;
-        // What makes the socket count as empty is a refusal within `try_io`, which knows the
-        // readiness from before the read. Data that arrives meanwhile is not forgotten.
-        let outcome = self.stream.try_io(Interest::READABLE, || {
-            loop {
-                match rustix::io::readv(&self.stream, into) {
-                    Ok(n) if n > 0 && n < room => {
-                        short = Some(n);
-                        return Err(io::ErrorKind::WouldBlock.into());
-                    }
-                    Err(rustix::io::Errno::INTR) => {}
-                    other => return other.map_err(Into::into),
-                }
-            }
-        });
-        match outcome {
+        match self.stream.try_read_vectored(into) {
             Ok(n) => Ok(Some(n)),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(short),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -250,7 +224,7 @@ impl Conn {
 
     /// Readiness for the task that writes; only one task may ask at a time.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.poll_write_ready(cx)
+        self.stream.tcp().poll_write_ready(cx)
     }
 
     /// Writes what fits at once; `None` when nothing does.
@@ -343,6 +317,7 @@ impl Conn {
     /// The connection broke, or the peer took nothing for longer than the limit.
     pub async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut left = bytes;
+        self.stream.begin_write();
         while !left.is_empty() {
             match self.stream.try_write(left) {
                 Ok(n) => left.advance(n),
@@ -359,6 +334,7 @@ impl Conn {
     pub async fn write_all_vectored(&self, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
         let mut left = slices;
         IoSlice::advance_slices(&mut left, 0);
+        self.stream.begin_write();
         while !left.is_empty() {
             match self.stream.try_write_vectored(left) {
                 Ok(n) => IoSlice::advance_slices(&mut left, n),
@@ -368,13 +344,22 @@ impl Conn {
         Ok(())
     }
 
+    /// Whether bytes may go to the socket from elsewhere; not where they are protected.
+    #[must_use]
+    pub fn takes_files(&self) -> bool {
+        self.stream.is_plain()
+    }
+
     /// Another descriptor of the socket, for a thread that sends to it without waiting. It keeps
     /// the connection open; nothing else may be sent while it is used.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// Out of descriptors; or the connection does not [take files](Self::takes_files).
     pub fn duplicate(&self) -> io::Result<OwnedFd> {
-        socket_ref(&self.stream).try_clone_to_owned()
+        if !self.takes_files() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        socket_ref(self.stream.tcp()).try_clone_to_owned()
     }
 
     /// Waits until the socket has room, after a write through [`duplicate`](Self::duplicate) that
@@ -384,8 +369,9 @@ impl Conn {
     /// The peer took nothing for longer than the limit.
     pub async fn wait_for_room(&self) -> io::Result<()> {
         // The runtime knows of no refusal: asking the kernel again has it wait for the next event.
-        let room = self.stream.try_io(Interest::WRITABLE, || {
-            let mut fds = [PollFd::new(&self.stream, PollFlags::OUT)];
+        let tcp = self.stream.tcp();
+        let room = tcp.try_io(Interest::WRITABLE, || {
+            let mut fds = [PollFd::new(tcp, PollFlags::OUT)];
             match poll(&mut fds, Some(&Timespec::default()))? {
                 0 => Err(io::ErrorKind::WouldBlock.into()),
                 _ => Ok(()),
@@ -402,7 +388,7 @@ impl Conn {
         match error.kind() {
             io::ErrorKind::WouldBlock => {
                 let began = Instant::now();
-                let room = within(self.write_limit, "writing", self.stream.writable()).await;
+                let room = within(self.write_limit, "writing", self.stream.tcp().writable()).await;
                 let waited = nanos(began.elapsed());
                 self.waits.fetch_add(1, Ordering::Relaxed);
                 self.waited_nanos.fetch_add(waited, Ordering::Relaxed);
@@ -428,7 +414,7 @@ impl Conn {
     /// peer still sends, for a moment.
     pub async fn linger(&self) {
         let _gone_already =
-            rustix::net::shutdown(socket_ref(&self.stream), rustix::net::Shutdown::Write);
+            rustix::net::shutdown(socket_ref(self.stream.tcp()), rustix::net::Shutdown::Write);
         let drain = async {
             let mut dropped = vec![0; LINGER_READ];
             while matches!(self.read_some(&mut dropped).await, Ok(n) if n > 0) {}
@@ -439,7 +425,7 @@ impl Conn {
     /// Ends both directions; a task that reads sees the end of the stream after what had arrived.
     pub fn shut_down(&self) {
         let _gone_already =
-            rustix::net::shutdown(socket_ref(&self.stream), rustix::net::Shutdown::Both);
+            rustix::net::shutdown(socket_ref(self.stream.tcp()), rustix::net::Shutdown::Both);
     }
 }
 

@@ -9,14 +9,14 @@ use hayloft_wire::checksum::{ChecksumKind, CompositeCrc, Md5OfCrcs};
 use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::hdfs::{
-    BlockChecksumOptions, BlockChecksumType, ChecksumType, DatanodeId, ErasureCodingPolicy,
+    BlockChecksumOptions, BlockChecksumType, ChecksumType, ErasureCodingPolicy,
 };
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::connect_to_node;
+use crate::xceiver::net::connect_to_node::{self, NodeForBlock};
 use crate::xceiver::reconstruction::{InternalReplica, StripedGroup, checksum_of_lost};
 use crate::xceiver::stats::Activity;
 use hayloft_client::stripe::{self, Stripe};
@@ -188,7 +188,12 @@ impl<'a> GroupRequest<'a> {
             header: transfer::base_header(&block, replica.token.clone()),
             block_checksum_options: Some(self.options.clone()),
         };
-        let answer = ask_node(self.x, &replica.node.id, &request).await?;
+        let to = NodeForBlock {
+            node: &replica.node.id,
+            pool: &block.pool,
+            token: &replica.token,
+        };
+        let answer = ask_node(self.x, to, &request).await?;
         let answered = answer.block_checksum_options.as_ref();
         let composite = |options: &BlockChecksumOptions| {
             options.block_checksum_type() == BlockChecksumType::CompositeCrc
@@ -227,7 +232,7 @@ impl<'a> GroupRequest<'a> {
 
 async fn ask_node(
     x: &Xceivers,
-    node: &DatanodeId,
+    to: NodeForBlock<'_>,
     request: &pb::OpBlockChecksum,
 ) -> Result<pb::OpBlockChecksumResponse, XferError> {
     let settings = x.settings();
@@ -235,10 +240,10 @@ async fn ask_node(
         (!settings.group_checksum_timeout.is_zero()).then_some(settings.group_checksum_timeout);
     // A client waits for the whole group: a host that is gone must not take the time that a
     // pipeline would have.
-    let connecting = connect_to_node::link(&settings, node, limit);
+    let connecting = connect_to_node::link(x, &settings, to, limit);
     let mut link = tokio::time::timeout(limit.unwrap_or(Duration::MAX), connecting)
         .await
-        .map_err(|_| XferError::remote(node.xfer_addr(), "does not take connections"))??;
+        .map_err(|_| XferError::remote(to.node.xfer_addr(), "does not take connections"))??;
     Ok(link.checksum(request).await?)
 }
 

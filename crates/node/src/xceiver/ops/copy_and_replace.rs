@@ -23,7 +23,7 @@ use crate::xceiver::block_sender::{BlockSender, CachePolicy};
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::connect_to_node;
+use crate::xceiver::net::connect_to_node::{self, NodeForBlock};
 use crate::xceiver::net::throttle::MovePermit;
 use crate::xceiver::ops::read_block::{self, after_read_error, java_text, stream_head};
 use crate::xceiver::stats::Activity;
@@ -98,7 +98,7 @@ pub async fn copy_block(
         range,
         cache: CachePolicy {
             readahead: x.settings().readahead,
-            send_file: x.settings().send_file,
+            send_file: x.settings().send_file && conn.takes_files(),
             drop_behind: true,
             always_drop: true,
             ..CachePolicy::default()
@@ -281,8 +281,13 @@ async fn fetch(
     let _writer = x.stats().enter(Activity::Writer);
     let settings = x.settings();
     let source = &message.source;
-    let mut proxy = connect_to_node::connect(&settings, &source.id, 1).await?;
     let token = message.header.token.clone().unwrap_or_default();
+    let from = NodeForBlock {
+        node: &source.id,
+        pool: &block.pool,
+        token: &token,
+    };
+    let mut proxy = connect_to_node::connect(x, &settings, from, 1).await?;
     let mut wanted = block.clone();
     wanted.block.num_bytes = settings.block_size_estimate;
     connect_to_node::request(&proxy, &copy_request(&wanted, token)).await?;

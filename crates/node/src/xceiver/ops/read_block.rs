@@ -56,7 +56,10 @@ pub async fn read_block(
     let sender = BlockSender {
         reader: &reader,
         range,
-        cache: cache_policy(message.caching_strategy.as_ref(), &settings),
+        cache: CachePolicy {
+            send_file: settings.send_file && conn.takes_files(),
+            ..cache_policy(message.caching_strategy.as_ref(), &settings)
+        },
         memory: x.memory(),
         stats: x.stats(),
         throttles: &[&x.throttles().read],
@@ -220,7 +223,7 @@ fn cache_policy(hints: Option<&pb::CachingStrategy>, settings: &Settings) -> Cac
         always_readahead: readahead.is_some(),
         drop_behind: drop_behind.unwrap_or(settings.drop_behind_reads),
         always_drop: drop_behind.is_some(),
-        send_file: settings.send_file,
+        send_file: false,
     }
 }
 

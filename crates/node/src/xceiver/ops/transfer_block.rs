@@ -18,7 +18,7 @@ use crate::xceiver::block_sender::{BlockSender, CachePolicy};
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::connect_to_node;
+use crate::xceiver::net::connect_to_node::{self, NodeForBlock};
 use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::ops::read_block::{self, after_read_error};
 use crate::xceiver::stats::Activity;
@@ -153,13 +153,19 @@ async fn copy_to(
     let (reader, range) = read_block::open_for_copy(x, block, block.block.num_bytes).await?;
     let reader = reader.with_class(IoClass::Replication);
     let token = x.token(block, targets.access())?;
-    let Some((first, message)) = write_request(x, block, token, &range, targets, purpose) else {
+    let request = write_request(x, block, token.clone(), &range, targets, purpose);
+    let Some((first, message)) = request else {
         return Err(XferError::Refused(format!(
             "a copy of {block} without a target"
         )));
     };
-    let mut conn =
-        connect_to_node::connect(&settings, &first.id, message.targets.len() + 1).await?;
+    let to = NodeForBlock {
+        node: &first.id,
+        pool: &block.pool,
+        token: &token,
+    };
+    let hops = message.targets.len() + 1;
+    let mut conn = connect_to_node::connect(x, &settings, to, hops).await?;
     let node = first.id.xfer_addr();
     let mut head = BytesMut::new();
     transfer::encode_request(&message, &mut head);
@@ -173,7 +179,7 @@ async fn copy_to(
         range,
         cache: CachePolicy {
             readahead: settings.readahead,
-            send_file: settings.send_file,
+            send_file: settings.send_file && conn.takes_files(),
             ..CachePolicy::default()
         },
         memory: x.memory(),

@@ -12,7 +12,7 @@ use super::what_is_left::InternalReplica;
 use crate::security::Access;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
-use crate::xceiver::net::connect_to_node;
+use crate::xceiver::net::connect_to_node::{self, NodeForBlock};
 use crate::xceiver::ops::read_block;
 use crate::xceiver::settings::Settings;
 
@@ -192,10 +192,16 @@ impl RemoteStream {
         range: SourceRange,
     ) -> Result<Self, XferError> {
         let silence = settings.downstream_read_timeout(1);
-        let link = connect_to_node::link(settings, &replica.node.id, silence).await?;
+        // A client's token is for the client, and may be over before the last source is open.
+        let token = x.token(&range.block, Access::to(AccessMode::Read))?;
+        let from = NodeForBlock {
+            node: &replica.node.id,
+            pool: &range.block.pool,
+            token: &token,
+        };
+        let link = connect_to_node::link(x, settings, from, silence).await?;
         let range = BlockRange {
-            // A client's token is for the client, and may be over before the last source is open.
-            token: x.token(&range.block, Access::to(AccessMode::Read))?,
+            token,
             block: range.block,
             from: range.from,
             end: range.end,

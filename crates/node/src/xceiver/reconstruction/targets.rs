@@ -15,7 +15,7 @@ use crate::xceiver::block_sender::range::Range;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::net::connect_to_node;
+use crate::xceiver::net::connect_to_node::{self, NodeForBlock};
 use crate::xceiver::ops::transfer_block::node_info;
 use crate::xceiver::settings::Settings;
 
@@ -110,16 +110,21 @@ impl TargetStream {
             packets: None,
             sums: Vec::new(),
         };
-        match connect_to_node::connect(settings, &target.node.id, 1).await {
+        let token = match x.token(block, target.access()) {
+            Ok(token) => token,
+            Err(error) => {
+                this.fail(&error);
+                return this;
+            }
+        };
+        let to = NodeForBlock {
+            node: &target.node.id,
+            pool: &block.pool,
+            token: &token,
+        };
+        match connect_to_node::connect(x, settings, to, 1).await {
             Ok(conn) => {
                 let mut head = BytesMut::new();
-                let token = match x.token(block, target.access()) {
-                    Ok(token) => token,
-                    Err(error) => {
-                        this.fail(&error);
-                        return this;
-                    }
-                };
                 let request = write_request(x, target, block, token, checksum);
                 transfer::encode_request(&request, &mut head);
                 let range = Range {

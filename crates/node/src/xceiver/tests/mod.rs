@@ -12,6 +12,7 @@ mod mirrors;
 mod moves;
 mod node;
 mod pipelines;
+mod protected;
 mod reads;
 mod reconstruction;
 mod residency;

@@ -145,8 +145,12 @@ impl Node {
 
     /// A node whose NameNode has block tokens on, with these keys.
     pub async fn with_tokens(keys: &ExportedBlockKeys) -> Self {
+        Self::with_tokens_and(keys, Settings::default()).await
+    }
+
+    pub async fn with_tokens_and(keys: &ExportedBlockKeys, settings: Settings) -> Self {
         let engine = ("posix", None);
-        let node = Self::beside(None, engine, Settings::default(), &[StorageType::Disk]).await;
+        let node = Self::beside(None, engine, settings, &[StorageType::Disk]).await;
         let tokens = &node.notes.tokens;
         tokens.agree(true).expect("the first to say");
         tokens

@@ -25,7 +25,8 @@ pub fn settings() -> TokenSettings {
     }
 }
 
-fn keys(secret: u8, life_millis: u64) -> ExportedBlockKeys {
+/// A NameNode's one key, and how long tokens live.
+pub fn keys(secret: u8, life_millis: u64) -> ExportedBlockKeys {
     let key = BlockKey {
         key_id: 7,
         expiry_date: 4_102_444_800_000,
@@ -41,7 +42,7 @@ fn keys(secret: u8, life_millis: u64) -> ExportedBlockKeys {
 }
 
 /// What a NameNode with these keys hands out.
-fn made_with(keys: &ExportedBlockKeys, id: i64, access: Access) -> Token {
+pub fn made_with(keys: &ExportedBlockKeys, id: i64, access: Access) -> Token {
     let tokens = BlockTokens::new(settings());
     tokens.agree(true).expect("the first to say");
     tokens.take_keys(&pool(), keys, true).expect("few");

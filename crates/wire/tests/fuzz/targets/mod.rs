@@ -1,5 +1,6 @@
 //! Entry points for fuzzers: one function a decoder, which must hold for any bytes.
 //!
+//! - `sasl`: handshakes of SASL and the messages behind them, with their seeds
 //! - `seeds`: valid inputs from which fuzzers start
 //!
 //! Beyond "does not panic" each checks what its decoder promises. Incomplete input leaves the
@@ -21,7 +22,10 @@ use hayloft_wire::rpc;
 use hayloft_wire::schema::WireMessage;
 use hayloft_wire::transfer::{self, OpMessage, OpRequest};
 
+mod sasl;
 pub mod seeds;
+
+pub use sasl::sasl;
 
 /// A fuzzing target.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +94,11 @@ pub const TARGETS: &[FuzzTarget] = &[
         name: "meta_header",
         run: meta_header,
         seeds: seeds::meta_headers,
+    },
+    FuzzTarget {
+        name: "sasl",
+        run: sasl::sasl,
+        seeds: sasl::seeds,
     },
 ];
 

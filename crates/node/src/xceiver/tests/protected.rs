@@ -1,0 +1,250 @@
+//! Connections that have to begin with a handshake (SASL), and those that do not do so.
+
+use bytes::{Bytes, BytesMut};
+use hayloft_client::{NodeCredential, NodeStream, TransferProtection, prove_to_node};
+use hayloft_conf::Configuration;
+use hayloft_sasl::to_base64;
+use hayloft_wire::block_token::AccessMode;
+use hayloft_wire::ids::StorageType;
+use hayloft_wire::proto::hdfs_server::ExportedBlockKeys;
+use hayloft_wire::proto::security::Token;
+use hayloft_wire::transfer::Stage;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::super::{Settings, transfer_block};
+use super::client::{Client, Pipeline, read_request, write_request};
+use super::node::Node;
+use super::tokens::{keys, made_with, settings};
+use super::{block, crc32c, pattern, pool};
+use crate::namenode::Targets;
+use crate::security::{Access, BlockTokens};
+
+/// Data of a block, more than several protected messages hold.
+const LEN: usize = 1_000_000;
+
+const KERBEROS: (&str, &str) = ("hadoop.security.authentication", "kerberos");
+const ENCRYPT: (&str, &str) = ("dfs.encrypt.data.transfer", "true");
+const AES: (&str, &str) = (
+    "dfs.encrypt.data.transfer.cipher.suites",
+    "AES/CTR/NoPadding",
+);
+
+fn quality(names: &'static str) -> (&'static str, &'static str) {
+    ("dfs.data.transfer.protection", names)
+}
+
+fn protection(properties: &[(&str, &str)]) -> TransferProtection {
+    let config = Configuration::from_properties(properties.iter().copied());
+    TransferProtection::from_config(&config.expect("valid"))
+}
+
+async fn node(keys: &ExportedBlockKeys, properties: &[(&str, &str)]) -> Node {
+    let settings = Settings {
+        protection: protection(properties),
+        ..Settings::default()
+    };
+    Node::with_tokens_and(keys, settings).await
+}
+
+fn token(id: i64, mode: AccessMode) -> Token {
+    made_with(&keys(1, 600_000), id, Access::to(mode))
+}
+
+/// A client's side of a handshake as the holder of `token`, or of a key where that is asked for.
+async fn prove(
+    node: &Node,
+    properties: &[(&str, &str)],
+    token: &Token,
+) -> std::io::Result<NodeStream> {
+    let port = u16::try_from(node.id.xfer_port).expect("a port");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    let protection = protection(properties);
+    let proved = if properties.contains(&ENCRYPT) {
+        let tokens = BlockTokens::new(settings());
+        let taken = tokens.take_keys(&pool(), &keys(1, 600_000), true);
+        taken.expect("few");
+        let key = tokens.data_encryption_key(&pool()).expect("a key");
+        let user = format!("{} {} {}", key.key_id, key.pool, *to_base64(&key.nonce));
+        let credential = NodeCredential::EncryptionKey {
+            user: &user,
+            key: key.key.expose(),
+        };
+        prove_to_node(&mut stream, &protection, credential).await?
+    } else {
+        let credential = NodeCredential::BlockToken(token);
+        prove_to_node(&mut stream, &protection, credential).await?
+    };
+    Ok(NodeStream::over(stream, proved))
+}
+
+/// A client whose bytes go through a handshake.
+async fn client(node: &Node, properties: &[(&str, &str)], token: &Token) -> Client {
+    let mut proved = prove(node, properties, token).await.expect("proved");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        let (mut clear, _) = listener.accept().await.expect("the client comes");
+        let _ended = tokio::io::copy_bidirectional(&mut clear, &mut proved).await;
+    });
+    Client {
+        stream: TcpStream::connect(("127.0.0.1", port))
+            .await
+            .expect("it listens"),
+        inbox: BytesMut::new(),
+    }
+}
+
+async fn read(node: &Node, properties: &[(&str, &str)], id: i64) -> Vec<u8> {
+    let token = token(id, AccessMode::Read);
+    let mut client = client(node, properties, &token).await;
+    let mut request = read_request(&block(id, 1001), 0, LEN as u64, true);
+    request.header.base_header.token = Some(token);
+    client.request(&request).await;
+    client.response().await.expect("answered");
+    client.packets(crc32c(), 0).await.expect("all of it")
+}
+
+async fn write(nodes: &[&Node], properties: &[(&str, &str)], id: i64, data: &[u8]) {
+    let token = token(id, AccessMode::Write);
+    let stage = Stage::PipelineSetupCreate;
+    let mut request = write_request(&block(id, 1001), nodes, stage, crc32c());
+    request.header.base_header.token = Some(token.clone());
+    let mut client = client(nodes[0], properties, &token).await;
+    client.request(&request).await;
+    client.response().await.expect("answered");
+    let mut pipeline = Pipeline {
+        client,
+        checksum: crc32c(),
+        offset: 0,
+        seqno: 0,
+    };
+    for piece in data.chunks(65_024) {
+        pipeline.send(piece, false).await;
+    }
+    for seqno in 0..pipeline.seqno {
+        pipeline.acked(seqno, nodes.len()).await;
+    }
+    pipeline.close(nodes.len()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_are_written_read_and_copied_with_every_protection() {
+    let rc4 = ("dfs.encrypt.data.transfer.algorithm", "rc4");
+    let long = ("dfs.encrypt.data.transfer.cipher.key.bitlength", "256");
+    for properties in [
+        &[KERBEROS, quality("authentication")][..],
+        &[KERBEROS, quality("integrity")],
+        &[KERBEROS, quality("privacy")],
+        &[KERBEROS, quality("privacy,authentication"), AES],
+        &[ENCRYPT],
+        &[ENCRYPT, rc4],
+        &[ENCRYPT, AES, long],
+    ] {
+        let keys = keys(1, 600_000);
+        let first = node(&keys, properties).await;
+        let (second, third) = (node(&keys, properties).await, node(&keys, properties).await);
+        let data = pattern(LEN);
+        write(&[&first, &second], properties, 1, &data).await;
+        let mut wanted = block(1, 1001);
+        wanted.block.num_bytes = LEN as u64;
+        let targets = Targets {
+            nodes: vec![third.info()],
+            types: vec![StorageType::Disk.into()],
+            storage_ids: vec!["DS-any".to_owned()],
+        };
+        let copied = transfer_block(&second.x, &wanted, targets).await;
+        copied.expect("sent");
+        for node in [&first, &second, &third] {
+            node.until_received(1, LEN as u64).await;
+            assert!(read(node, properties, 1).await == data, "{properties:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_a_good_token_or_key_hears_why() {
+    let privacy = &[KERBEROS, quality("privacy")][..];
+    let node_keys = keys(1, 600_000);
+    let protected = node(&node_keys, privacy).await;
+    let good = token(1, AccessMode::Read);
+    let mut altered = good.clone();
+    altered.password = Bytes::copy_from_slice(&[0; 20]);
+    let mut other = good.clone();
+    let mut bytes = other.identifier.to_vec();
+    if let Some(last) = bytes.last_mut() {
+        *last ^= 1;
+    }
+    other.identifier = bytes.into();
+    let expired = made_with(&keys(1, 0), 1, Access::to(AccessMode::Read));
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    let weak = &[KERBEROS, quality("authentication,integrity")][..];
+    let mismatch = "Mismatched response";
+    for (what, properties, token, told) in [
+        ("its password altered", privacy, &altered, mismatch),
+        ("its identifier altered", privacy, &other, ""),
+        ("expired", privacy, &expired, "expired"),
+        ("none", privacy, &Token::default(), ""),
+        ("less protection", weak, &good, "no common protection"),
+        (
+            "a key instead of a token",
+            &[ENCRYPT],
+            &good,
+            "no identifier",
+        ),
+    ] {
+        let refused = prove(&protected, properties, token).await;
+        let refused = refused.expect_err(what).to_string();
+        assert!(refused.contains(told), "{what}: {refused}");
+    }
+    assert!(prove(&protected, privacy, &good).await.is_ok());
+    // Keys of another cluster.
+    let encrypted = node(&keys(9, 600_000), &[ENCRYPT]).await;
+    let refused = prove(&encrypted, &[ENCRYPT], &good).await;
+    let refused = refused.expect_err("forged").to_string();
+    assert!(refused.contains(mismatch), "{refused}");
+    let refused = prove(&encrypted, privacy, &good).await;
+    assert!(refused.is_err(), "a token instead of a key");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_says_which_protection_its_holder_has() {
+    let both = &[KERBEROS, quality("authentication,privacy")][..];
+    let node = node(&keys(1, 600_000), both).await;
+    let tokens = BlockTokens::new(settings());
+    let taken = tokens.take_keys(&pool(), &keys(1, 600_000), true);
+    taken.expect("few");
+    let of_privacy = |secret: &'static [u8]| {
+        let mut identifier = hayloft_wire::block_token::BlockTokenIdentifier::decode(
+            &token(1, AccessMode::Read).identifier,
+        )
+        .expect("an identifier");
+        identifier.handshake_secret = Bytes::from_static(secret);
+        let identifier = identifier.encode_protobuf();
+        let known = tokens.token_password(&identifier).expect("a key");
+        Token {
+            password: Bytes::copy_from_slice(known.password.expose()),
+            identifier,
+            ..Token::default()
+        }
+    };
+    let token = of_privacy(b"auth-conf");
+    // The client would rather have less.
+    let proved = prove(&node, both, &token).await.expect("proved");
+    assert!(matches!(proved, NodeStream::Protected(_)));
+    let weak = &[KERBEROS, quality("authentication")][..];
+    assert!(prove(&node, weak, &token).await.is_err());
+    // A protection that the node does not have.
+    assert!(prove(&node, both, &of_privacy(b"auth-int")).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_in_clear_is_not_answered() {
+    for properties in [&[KERBEROS, quality("privacy")][..], &[ENCRYPT]] {
+        let node = node(&keys(1, 600_000), properties).await;
+        let mut client = Client::connect(&node).await;
+        let mut request = read_request(&block(1, 1001), 0, 1, true);
+        request.header.base_header.token = Some(token(1, AccessMode::Read));
+        client.request(&request).await;
+        assert!(client.rest().await.is_empty());
+    }
+}
