@@ -158,11 +158,6 @@ impl Configuration {
                 "an authentication other than simple and kerberos",
             ),
             (
-                keys::SECURITY_AUTHORIZATION.name(),
-                self.get(&keys::SECURITY_AUTHORIZATION),
-                "service-level authorization",
-            ),
-            (
                 keys::ENCRYPT_DATA_TRANSFER.name(),
                 self.get(&keys::ENCRYPT_DATA_TRANSFER),
                 "encrypted data transfer",
@@ -195,7 +190,7 @@ fn now_called(name: &str) -> Option<String> {
 fn is_unknown(name: &str) -> bool {
     let ours = name.starts_with("dfs.datanode.") || name.starts_with("hayloft.");
     ours && OfVolumes::of(name).is_none()
-        && keys::find(name).is_none()
+       
         && !unsupported::all().any(|entry| entry.name == name)
 }
 
@@ -363,7 +358,6 @@ mod tests {
     fn demanded_protection_refuses_to_start() {
         for (key, value) in [
             ("hadoop.security.authentication", "token"),
-            ("hadoop.security.authorization", "true"),
             ("dfs.encrypt.data.transfer", "true"),
             ("dfs.data.transfer.protection", "privacy"),
         ] {

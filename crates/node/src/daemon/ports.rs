@@ -12,6 +12,7 @@ use tracing::info;
 
 use super::StartError;
 use crate::http::{Policy, Tls, WebPorts};
+use crate::ipc::ServicePolicy;
 use hayloft_conf::{HostPort, Key, SharedConfig, keys};
 
 /// How long ports may stay in use. A process that was killed keeps its ports until its memory is
@@ -26,6 +27,8 @@ pub(super) struct Bound {
     pub(super) xfer_addr: SocketAddr,
     pub(super) ipc: TcpListener,
     pub(super) ipc_addr: SocketAddr,
+    /// Who may use that port.
+    pub(super) ipc_policy: Option<ServicePolicy>,
     pub(super) web: WebPorts,
     /// Ports that the web is served on; 0: it is not.
     pub(super) http_port: u16,
@@ -45,6 +48,8 @@ impl Bound {
         };
         let (xfer, xfer_addr) = listen(config, &keys::DATANODE_ADDRESS, &mut wait).await?;
         let (ipc, ipc_addr) = listen(config, &keys::DATANODE_IPC_ADDRESS, &mut wait).await?;
+        let ipc_policy = ServicePolicy::load(config).await;
+        let ipc_policy = ipc_policy.map_err(StartError::Policy)?;
         let policy = Policy::of(&config.current()).map_err(StartError::Web)?;
         let mut web = WebPorts::default();
         let (mut http_port, mut https_port) = (0, 0);
@@ -64,6 +69,7 @@ impl Bound {
             xfer_addr,
             ipc,
             ipc_addr,
+            ipc_policy,
             web,
             http_port,
             https_port,
