@@ -15,7 +15,7 @@ impl Configuration {
         unsupported::all().flat_map(move |entry| {
             let prefix = entry.prefix(port);
             let names = self.names().filter(move |name| match &prefix {
-                Some(prefix) => name.starts_with(prefix.as_str()),
+                Some(prefix) => name.starts_with(prefix.as_str()) && keys::find(name).is_none(),
                 None => *name == entry.name,
             });
             names
@@ -190,7 +190,7 @@ fn now_called(name: &str) -> Option<String> {
 fn is_unknown(name: &str) -> bool {
     let ours = name.starts_with("dfs.datanode.") || name.starts_with("hayloft.");
     ours && OfVolumes::of(name).is_none()
-       
+        && keys::find(name).is_none()
         && !unsupported::all().any(|entry| entry.name == name)
 }
 

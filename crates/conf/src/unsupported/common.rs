@@ -107,7 +107,6 @@ pub(super) static COMMON: &[Group] = &[
     ignoring(HTTP).of(&[
         "hadoop.http.=",
         "hadoop.prometheus.endpoint.enabled=false",
-        "hadoop.security.instrumentation.requires.admin=false",
         "dfs.xframe.enabled=true",
         "dfs.xframe.value=SAMEORIGIN",
         "dfs.web.authentication.=",

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::StartError;
-use crate::http::{Policy, Tls, WebPorts};
+use crate::http::{Policy, Tls, WebFilters, WebPorts};
 use crate::ipc::ServicePolicy;
 use hayloft_conf::{HostPort, Key, SharedConfig, keys};
 
@@ -30,6 +30,8 @@ pub(super) struct Bound {
     /// Who may use that port.
     pub(super) ipc_policy: Option<ServicePolicy>,
     pub(super) web: WebPorts,
+    /// What stands before its pages.
+    pub(super) web_filters: Arc<WebFilters>,
     /// Ports that the web is served on; 0: it is not.
     pub(super) http_port: u16,
     pub(super) https_port: u16,
@@ -64,6 +66,7 @@ impl Bound {
             web.tls = Some((https, Arc::new(tls)));
             https_port = addr.port();
         }
+        let filters = WebFilters::of(config).map_err(StartError::Web)?;
         Ok(Self {
             xfer,
             xfer_addr,
@@ -71,6 +74,7 @@ impl Bound {
             ipc_addr,
             ipc_policy,
             web,
+            web_filters: Arc::new(filters),
             http_port,
             https_port,
         })

@@ -255,8 +255,9 @@ impl Running {
             counts,
         );
         let stop = self.node.stop.child_token();
+        let web = (bound.web, bound.web_filters);
         self.span
-            .in_scope(|| crate::http::serve(self.node.clone(), bound.web, shares.web, stop));
+            .in_scope(|| crate::http::serve(self.node.clone(), web, shares.web, stop));
         self.carry("news of the store", events);
         self.carry("data transfer port", transfer);
         self.carry("RPC port", rpc);

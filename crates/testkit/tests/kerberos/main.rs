@@ -1,12 +1,14 @@
 //! A secure stock NameNode, nodes of both kinds and stock clients with tickets. [`logins`]: nodes
 //! that cannot log in, and tickets that run out. [`both_sides`]: the RPC client and server of ours
-//! with each other. [`policy`]: who may call which protocol.
+//! with each other. [`policy`]: who may call which protocol. [`pages`]: who sees which
+//! web page.
 //!
 //! The suite runs in a process of its own, below one that made a realm and set the variables by
 //! which everything finds it.
 
 mod both_sides;
 mod logins;
+mod pages;
 mod policy;
 
 use hayloft_testkit::error::Result;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         both_sides::cases(suite);
         logins::cases(suite);
         policy::cases(suite);
+        pages::cases(suite);
         Ok(())
     })
 }
