@@ -123,9 +123,8 @@ async fn who_acts_for_another_is_named() {
 #[tokio::test]
 async fn protocols_that_are_none_are_refused() {
     let asked = asked(&[]).await;
-    let none = asked
-        .policy
-        .authorize(&caller("ann", None), None, &asked.users);
+    let ann = caller("ann", None);
+    let none = asked.policy.authorize(&ann, None, &asked.users);
     assert_eq!(none.await, Err("Null protocol not authorized".to_owned()));
     // No method of it is served, but the connection is, as by Apache's node.
     assert_eq!(asked.may("ann", OF_OTHERS[0].0).await, Ok(()));
