@@ -74,12 +74,16 @@ pub fn node_principal(config: &Configuration) -> Option<String> {
 
 /// Whether a caller from `address` that proved to be `principal` is the `DataNode` there.
 pub async fn is_datanode(config: &Configuration, principal: &str, address: IpAddr) -> bool {
-    let configured = config.get(&keys::DATANODE_PRINCIPAL);
-    let (Some(configured), Some(own)) = (configured, node_principal(config)) else {
-        return false;
-    };
+    let there = datanode_at(config, address).await;
+    there.is_some_and(|there| there == principal)
+}
+
+/// The principal of the `DataNode` at an address; `None` without Kerberos.
+pub async fn datanode_at(config: &Configuration, address: IpAddr) -> Option<String> {
+    let configured = config.get(&keys::DATANODE_PRINCIPAL)?;
+    let own = node_principal(config)?;
     let realm = own.rsplit_once('@').map_or("", |(_, realm)| realm);
-    principal_at(&configured, address.to_canonical(), realm).await == principal
+    Some(principal_at(&configured, address.to_canonical(), realm).await)
 }
 
 /// The short names of callers (`hadoop.security.auth_to_local`).

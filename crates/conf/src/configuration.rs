@@ -94,6 +94,23 @@ impl Configuration {
         Ok(config)
     }
 
+    /// This configuration with another file of its directory over it, such as `hadoop-policy.xml`.
+    /// A file that is not there adds nothing. Values are not looked at again.
+    ///
+    /// # Errors
+    /// When the file is there, and cannot be read.
+    pub fn over(&self, name: &str) -> Result<Self, ConfigError> {
+        let mut config = self.clone();
+        let path = self.directory.as_ref().map(|dir| dir.join(name));
+        for property in path
+            .filter(|path| path.exists())
+            .map_or_else(|| Ok(Vec::new()), |path| xml::read_file(&path))?
+        {
+            config.merge(property);
+        }
+        Ok(config)
+    }
+
     /// A configuration of these properties alone, as if given with `-D`. For tests and tools.
     ///
     /// # Errors
@@ -280,6 +297,15 @@ impl Configuration {
         let text = self.expanded(name).ok().flatten()?;
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// The text of a property with its spaces, where they have a meaning; `None` when nothing sets
+    /// it.
+    ///
+    /// # Errors
+    /// When variables in it cannot be replaced.
+    pub fn untrimmed(&self, name: &str) -> Result<Option<String>, ConfigError> {
+        self.expanded(name)
     }
 
     /// Names of the properties whose values are in this one's, by references of references too.

@@ -32,7 +32,6 @@ impl Configuration {
                 .try_for_each(|node| node.config.refuse_half_secure());
         }
         let what = self.missing_login().or_else(|| self.missing_proof());
-        let what = what.or_else(|| self.open_pages());
         what.map_or(Ok(()), |what| Err(ConfigError::Conflict { what }))
     }
 
@@ -46,24 +45,6 @@ impl Configuration {
             keys::SECURITY_AUTHENTICATION.name(),
             missing.name()
         ))
-    }
-
-    /// Pages that Apache's node shows to callers with tickets alone, by its filter.
-    fn open_pages(&self) -> Option<String> {
-        let (filters, how) = (
-            "hadoop.http.filter.initializers",
-            "hadoop.http.authentication.type",
-        );
-        let filtered = self
-            .text(filters)?
-            .contains("AuthenticationFilterInitializer");
-        let how_value = self.text(how).filter(|value| value != "simple")?;
-        filtered.then(|| {
-            format!(
-                "{how} is {how_value}, but this version shows its web pages to everyone: take the \
-                 filter out of {filters} for this node, if everyone may see /jmx, /conf and /stacks"
-            )
-        })
     }
 
     /// Apache's rules: block tokens; a data port that only root can open, or SASL on it; a web port
@@ -181,18 +162,6 @@ mod tests {
         ]
         .concat();
         assert_eq!(with(&all), Ok(()));
-    }
-
-    #[test]
-    fn pages_behind_a_filter_are_not_shown_to_everyone() {
-        let filter = "org.apache.hadoop.security.AuthenticationFilterInitializer";
-        let filter = ("hadoop.http.filter.initializers", filter);
-        assert_eq!(with(&[filter]), Ok(()));
-        let refused = with(&[filter, ("hadoop.http.authentication.type", "kerberos")]).unwrap_err();
-        assert!(
-            refused.contains("shows its web pages to everyone"),
-            "{refused}"
-        );
     }
 
     #[test]

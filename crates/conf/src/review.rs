@@ -15,7 +15,7 @@ impl Configuration {
         unsupported::all().flat_map(move |entry| {
             let prefix = entry.prefix(port);
             let names = self.names().filter(move |name| match &prefix {
-                Some(prefix) => name.starts_with(prefix.as_str()),
+                Some(prefix) => name.starts_with(prefix.as_str()) && keys::find(name).is_none(),
                 None => *name == entry.name,
             });
             names
@@ -156,11 +156,6 @@ impl Configuration {
                 keys::SECURITY_AUTHENTICATION.name(),
                 !authentication.eq_ignore_ascii_case("simple") && !self.has_kerberos(),
                 "an authentication other than simple and kerberos",
-            ),
-            (
-                keys::SECURITY_AUTHORIZATION.name(),
-                self.get(&keys::SECURITY_AUTHORIZATION),
-                "service-level authorization",
             ),
         ];
         let demanded = demands.into_iter().find(|(_, demanded, _)| *demanded);
@@ -355,7 +350,6 @@ mod tests {
     fn demanded_protection_refuses_to_start() {
         for (key, value) in [
             ("hadoop.security.authentication", "token"),
-            ("hadoop.security.authorization", "true"),
         ] {
             let error = config(&[(key, value)])
                 .refuse_unprotected()

@@ -168,7 +168,6 @@ static DATANODE: &[Group] = &[
     ]),
     ignoring("faults are injected by the lab only")
         .of(&["dfs.datanode.enable.fileio.fault.injection=false"]),
-    ignoring(HTTP).of(&["dfs.cluster.administrators="]),
     ignoring(DISK_BALANCER).of(&["dfs.disk.balancer.enabled=true|false"]),
     ignoring(RECONNECT).of(&[
         "ipc.client.connect.max.retries=10",

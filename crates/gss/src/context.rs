@@ -58,6 +58,14 @@ impl GssContext {
         self.ctx.peer()
     }
 
+    /// Which principal the caller called, with the realm.
+    ///
+    /// # Errors
+    /// The exchange is not complete.
+    pub fn called(&self) -> Result<String, GssError> {
+        self.ctx.called()
+    }
+
     /// Whether the two sides agreed on what wrapped messages need: none is changed, left out or
     /// repeated without notice, and with `secret` none is read by others.
     ///

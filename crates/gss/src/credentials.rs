@@ -87,6 +87,22 @@ impl GssCredentials {
         })
     }
 
+    /// The keys of `keytab`, with which callers of any of its principals are accepted, by SPNEGO
+    /// too. [`GssContext::called`](super::GssContext::called) says whom a caller meant.
+    ///
+    /// # Errors
+    /// The keytab cannot be read.
+    pub fn accepting_any(keytab: &Path) -> Result<Self, GssError> {
+        let library = Library::get()?;
+        Keytab::read(keytab)?;
+        Ok(Self {
+            cred: Cred::acquire(library, None, &Store::Accept { keytab })?,
+            principal: "any of a keytab".to_owned(),
+            lifetime: None,
+            _cache: None,
+        })
+    }
+
     fn asked(cred: Cred, cache: Option<MemoryCache>) -> Result<Self, GssError> {
         let (principal, seconds) = cred.inquire()?;
         if seconds == 0 {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::ptr::{null, null_mut};
 
 use super::error::GssError;
-use super::library::{Buffer, Handle, KRB5, KeyValue, KeyValueSet, Library, Oid, OidSet};
+use super::library::{Buffer, Handle, KRB5, KeyValue, KeyValueSet, Library, Oid, OidSet, SPNEGO};
 
 const CONTINUE_NEEDED: u32 = 1;
 /// The server proves who it is, too.
@@ -109,6 +109,8 @@ impl Cred {
         let name = principal
             .map(|principal| Name::import(library, principal))
             .transpose()?;
+        // Callers of the web port agree on Kerberos by SPNEGO; RPC names it itself.
+        let by_spnego = principal.is_none() && matches!(store, Store::Accept { .. });
         let (usage, pairs) = match store {
             Store::Keytab { keytab, cache } => {
                 let pairs = vec![(c"client_keytab", path(keytab)?), (c"ccache", text(cache)?)];
@@ -128,10 +130,10 @@ impl Cred {
             count: u32::try_from(elements.len()).unwrap_or(0),
             elements: elements.as_mut_ptr(),
         };
-        let mut oid = Oid::of(KRB5);
+        let mut oids = [Oid::of(KRB5), Oid::of(SPNEGO)];
         let mechs = OidSet {
-            count: 1,
-            elements: &raw mut oid,
+            count: if by_spnego { 2 } else { 1 },
+            elements: oids.as_mut_ptr(),
         };
         let store = if elements.is_empty() {
             null()
@@ -288,6 +290,32 @@ impl Ctx {
     /// Who called, once the context is complete.
     pub(super) fn peer(&self) -> Option<String> {
         self.peer.as_ref().and_then(|name| name.text().ok())
+    }
+
+    /// The principal that the peer called, once the context is complete.
+    pub(super) fn called(&self) -> Result<String, GssError> {
+        self.complete()?;
+        let (mut minor, mut name) = (0, null_mut());
+        // SAFETY: the context is not null, see above; the name is owned by `name` below.
+        let major = unsafe {
+            (self.library.functions.gss_inquire_context)(
+                &raw mut minor,
+                self.handle,
+                null_mut(),
+                &raw mut name,
+                null_mut(),
+                null_mut(),
+                null_mut(),
+                null_mut(),
+                null_mut(),
+            )
+        };
+        let name = Name(self.library, name);
+        self.library.check("asking who was called", major, minor)?;
+        if name.1.is_null() {
+            return Err(GssError::Incomplete);
+        }
+        name.text()
     }
 
     pub(super) fn wrap(&mut self, data: &[u8], secret: bool) -> Result<Vec<u8>, GssError> {

@@ -14,6 +14,8 @@ const NAME: &str = "libgssapi_krb5.so.2";
 
 /// 1.2.840.113554.1.2.2, Kerberos version 5.
 pub(super) static KRB5: &[u8] = b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02";
+/// 1.3.6.1.5.5.2, SPNEGO: the way to agree on a mechanism that HTTP has (RFC 4178).
+pub(super) static SPNEGO: &[u8] = b"\x2b\x06\x01\x05\x05\x02";
 
 const ERROR_MASK: u32 = 0xffff_0000;
 const STATUS_GSS: c_int = 1;
@@ -115,6 +117,8 @@ functions! {
     gss_accept_sec_context: fn(*mut u32, *mut Handle, Handle, *const Buffer, *const c_void,
         *mut Handle, *mut *mut Oid, *mut Buffer, *mut u32, *mut u32, *mut Handle) -> u32;
     gss_delete_sec_context: fn(*mut u32, *mut Handle, *mut Buffer) -> u32;
+    gss_inquire_context: fn(*mut u32, Handle, *mut Handle, *mut Handle, *mut u32, *mut *mut Oid,
+        *mut u32, *mut c_int, *mut c_int) -> u32;
     gss_wrap: fn(*mut u32, Handle, c_int, u32, *const Buffer, *mut c_int, *mut Buffer) -> u32;
     gss_unwrap: fn(*mut u32, Handle, *const Buffer, *mut Buffer, *mut c_int, *mut u32) -> u32;
     gss_wrap_size_limit: fn(*mut u32, Handle, c_int, u32, u32, *mut u32) -> u32;

@@ -57,7 +57,8 @@ keys! {
     GROUPS_CACHE: Duration = ("hadoop.security.groups.cache.secs", "300",
         "How long a user's groups are kept.").seconds();
     SECURITY_AUTHORIZATION: bool = ("hadoop.security.authorization", "false",
-        "Service-level authorization. A node does not start with it.");
+        "Whether hadoop-policy.xml says who may call the RPC port, and only \
+         dfs.cluster.administrators see the log. Read at the start.");
     BLOCK_ACCESS_TOKEN_ENABLE: bool = ("dfs.block.access.token.enable", "false",
         "Block tokens. Whether they are checked, the NameNodes say, as they tell Apache's node.");
     BLOCK_TOKEN_PROTOBUF: bool = ("dfs.block.access.token.protobuf.enable", "false",

@@ -17,6 +17,36 @@ keys! {
         "Whether clients of the port with TLS need a certificate that the truststore trusts.");
     PROMETHEUS_ENABLED: bool = ("hadoop.prometheus.endpoint.enabled", "false",
         "Whether `/prom` also has the names of Apache's node.");
+    HTTP_FILTERS: String = ("hadoop.http.filter.initializers",
+        "org.apache.hadoop.http.lib.StaticUserWebFilter",
+        "What stands before the pages, but not before WebHDFS: that filter, \
+         org.apache.hadoop.security.AuthenticationFilterInitializer, or both.");
+    HTTP_AUTHENTICATION: String = ("hadoop.http.authentication.type", "simple",
+        "How the latter knows callers: `kerberos`, or `simple` for `user.name=` in the URL.");
+    HTTP_ANONYMOUS: bool = ("hadoop.http.authentication.simple.anonymous.allowed", "true",
+        "Whether the latter needs no name.");
+    HTTP_PRINCIPAL: Option<String> = ("hadoop.http.authentication.kerberos.principal", "",
+        "Principal of the web port. Any of the keytab that begins with HTTP/ serves.");
+    HTTP_KEYTAB: Option<String> = ("hadoop.http.authentication.kerberos.keytab", "",
+        "The keytab with its key.");
+    HTTP_OPEN_PATHS: Vec<String> = ("hadoop.http.authentication.kerberos.endpoint.whitelist", "",
+        "Pages that need no ticket, such as `/jmx`.");
+    HTTP_COOKIE_LASTS: std::time::Duration = ("hadoop.http.authentication.token.validity", "36000",
+        "How long the cookie lasts that callers get instead of a ticket each time.").seconds();
+    HTTP_COOKIE_IDLE: String = ("hadoop.http.authentication.token.max-inactive-interval", "-1",
+        "Seconds without a request after which it counts no more; -1 for no limit.");
+    HTTP_COOKIE_SECRET_FROM: String = ("hadoop.http.authentication.signer.secret.provider", "file",
+        "What signs it: `file`, or `random` for a secret of this process.");
+    HTTP_COOKIE_SECRET: Option<String> = ("hadoop.http.authentication.signature.secret.file", "",
+        "File with what signs the cookie, the same on all servers that shall take it; \
+         hadoop-http-auth-signature-secret in the user's home when empty.");
+    HTTP_COOKIE_DOMAIN: Option<String> = ("hadoop.http.authentication.cookie.domain", "",
+        "Domain of the cookie; the server's own when empty.");
+    ADMINISTRATORS: String = ("dfs.cluster.administrators", "",
+        "With service-level authorization, who sees the log and sets its levels: \
+         `user,user group,group`.");
+    PAGES_OF_ADMINISTRATORS: bool = ("hadoop.security.instrumentation.requires.admin", "false",
+        "Whether /jmx, /conf, /stacks, /prom and the page are for them alone, too.");
     HTTP_STATIC_USER: String = ("hadoop.http.staticuser.user", "dr.who",
         "User of WebHDFS requests without one.");
     REPLICATION: u32 = ("dfs.replication", "3",

@@ -106,7 +106,6 @@ pub(super) static COMMON: &[Group] = &[
     ignoring("there is no Java virtual machine to watch").of(&["jvm.pause.="]),
     ignoring(HTTP).of(&[
         "hadoop.http.=",
-        "hadoop.security.instrumentation.requires.admin=false",
         "dfs.xframe.enabled=true",
         "dfs.xframe.value=SAMEORIGIN",
         "dfs.web.authentication.=",

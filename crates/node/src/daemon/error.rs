@@ -33,6 +33,9 @@ pub enum StartError {
     /// The web port cannot be served as the configuration asks.
     #[error("the web port: {0}")]
     Web(String),
+    /// Who may call the RPC port cannot be told.
+    #[error("service-level authorization: {0}; correct it, and start again")]
+    Policy(String),
     /// The node cannot prove who it is.
     #[error("the node cannot log in with Kerberos: {0}")]
     Kerberos(String),

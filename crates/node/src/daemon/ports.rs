@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::StartError;
-use crate::http::{Policy, Tls, WebPorts};
+use crate::http::{Policy, Tls, WebFilters, WebPorts};
+use crate::ipc::ServicePolicy;
 use hayloft_conf::{HostPort, Key, SharedConfig, keys};
 
 /// How long ports may stay in use. A process that was killed keeps its ports until its memory is
@@ -26,7 +27,11 @@ pub(super) struct Bound {
     pub(super) xfer_addr: SocketAddr,
     pub(super) ipc: TcpListener,
     pub(super) ipc_addr: SocketAddr,
+    /// Who may use that port.
+    pub(super) ipc_policy: Option<ServicePolicy>,
     pub(super) web: WebPorts,
+    /// What stands before its pages.
+    pub(super) web_filters: Arc<WebFilters>,
     /// Ports that the web is served on; 0: it is not.
     pub(super) http_port: u16,
     pub(super) https_port: u16,
@@ -45,6 +50,8 @@ impl Bound {
         };
         let (xfer, xfer_addr) = listen(config, &keys::DATANODE_ADDRESS, &mut wait).await?;
         let (ipc, ipc_addr) = listen(config, &keys::DATANODE_IPC_ADDRESS, &mut wait).await?;
+        let ipc_policy = ServicePolicy::load(config).await;
+        let ipc_policy = ipc_policy.map_err(StartError::Policy)?;
         let policy = Policy::of(&config.current()).map_err(StartError::Web)?;
         let mut web = WebPorts::default();
         let (mut http_port, mut https_port) = (0, 0);
@@ -59,12 +66,15 @@ impl Bound {
             web.tls = Some((https, Arc::new(tls)));
             https_port = addr.port();
         }
+        let filters = WebFilters::of(config).map_err(StartError::Web)?;
         Ok(Self {
             xfer,
             xfer_addr,
             ipc,
             ipc_addr,
+            ipc_policy,
             web,
+            web_filters: Arc::new(filters),
             http_port,
             https_port,
         })

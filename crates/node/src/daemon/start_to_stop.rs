@@ -247,10 +247,17 @@ impl Running {
         let stop = self.node.stop.child_token();
         let counts = Arc::clone(&self.node.rpc_stats);
         let shares = self.machinery.shares;
-        let rpc = crate::ipc::serve(self.node.clone(), bound.ipc, shares.rpc, stop, counts);
+        let rpc = crate::ipc::serve(
+            self.node.clone(),
+            (bound.ipc, bound.ipc_policy),
+            shares.rpc,
+            stop,
+            counts,
+        );
         let stop = self.node.stop.child_token();
+        let web = (bound.web, bound.web_filters);
         self.span
-            .in_scope(|| crate::http::serve(self.node.clone(), bound.web, shares.web, stop));
+            .in_scope(|| crate::http::serve(self.node.clone(), web, shares.web, stop));
         self.carry("news of the store", events);
         self.carry("data transfer port", transfer);
         self.carry("RPC port", rpc);

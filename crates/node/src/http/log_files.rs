@@ -11,11 +11,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path as UrlPath, State};
+use axum::extract::Path as UrlPath;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
-use super::{Web, conf_stacks_loglevel, percent, refused, text};
+use super::{conf_stacks_loglevel, percent, text};
 
 /// Bytes of a file that are read at a time.
 const CHUNK: usize = 64 << 10;
@@ -68,10 +68,7 @@ pub async fn moved() -> Redirect {
 }
 
 /// `/logs/`.
-pub async fn listing(State(host): Web) -> Response {
-    if let Some(refusal) = refused(host.config()) {
-        return refusal;
-    }
+pub async fn listing() -> Response {
     let listed = tokio::task::spawn_blocking(|| {
         let log = standard_error();
         page(&log, &files(&log))
@@ -117,10 +114,7 @@ fn encoded(name: &str) -> String {
 }
 
 /// `/logs/NAME`.
-pub async fn file(State(host): Web, UrlPath(name): UrlPath<String>) -> Response {
-    if let Some(refusal) = refused(host.config()) {
-        return refusal;
-    }
+pub async fn file(UrlPath(name): UrlPath<String>) -> Response {
     let opened = tokio::task::spawn_blocking(move || open(&standard_error(), &name));
     match opened.await.ok().flatten() {
         Some((file, bytes)) => {

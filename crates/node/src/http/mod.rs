@@ -12,6 +12,7 @@
 //! | `prom_beans` | `/prom`: the beans under the names of Apache's node |
 //! | `prom_text` | Prometheus' text format |
 //! | `page` | `/`, and `/live` for its script |
+//! | `filters` | who may see which page |
 //! | `conf_stacks_loglevel` | `/conf`, `/stacks`, `/logLevel` |
 //! | `webhdfs` | `/webhdfs/v1`: bytes of files |
 //! | `log_files` | `/logs`: the files that the node logs to |
@@ -25,6 +26,7 @@
 
 mod cached;
 mod conf_stacks_loglevel;
+mod filters;
 mod jmx;
 mod jmx_attributes;
 mod jmx_count_beans;
@@ -51,6 +53,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use hayloft_conf::SharedConfig;
@@ -68,6 +71,7 @@ use crate::xceiver::XceiverStats;
 use percent::Plus;
 
 pub use cached::{Cached, Sampled};
+pub(crate) use filters::WebFilters;
 pub use periods::Periods;
 pub(crate) use server::{WebPorts, serve};
 pub(crate) use tls::{Policy, Tls};
@@ -118,8 +122,9 @@ const ALWAYS: [(HeaderName, &str); 5] = [
     (header::X_XSS_PROTECTION, "1; mode=block"),
 ];
 
-fn router(host: Arc<dyn WebHost>) -> Router {
-    Router::new()
+fn router(host: Arc<dyn WebHost>, filters: Arc<WebFilters>) -> Router {
+    let administrators = filters.administrators();
+    let insight = Router::new()
         .route("/", readable(get(index)))
         .route("/index.html", readable(get(index)))
         .route("/datanode.html", readable(get(index)))
@@ -128,17 +133,26 @@ fn router(host: Arc<dyn WebHost>) -> Router {
         .route("/prom", readable(get(prom)))
         .route("/conf", readable(get(conf)))
         .route("/stacks", readable(get(stacks)))
+        .route_layer(from_fn_with_state(
+            Arc::clone(&administrators),
+            filters::to_insight,
+        ));
+    let log = Router::new()
         .route("/logLevel", readable(get(log_level)))
         .route("/logs", readable(get(log_files::moved)))
         .route("/logs/", readable(get(log_files::listing)))
         .route("/logs/{*name}", readable(get(log_files::file)))
+        .route_layer(from_fn_with_state(administrators, filters::to_the_log));
+    insight
+        .merge(log)
         .route("/blockScannerReport", readable(get(scanner)))
         .fallback(async || StatusCode::NOT_FOUND)
         .with_state(Arc::clone(&host))
+        .layer(from_fn_with_state(filters, filters::stand_before))
         .layer(axum::middleware::map_request(within_root))
         .layer(axum::middleware::map_response(with_headers))
         .merge(webhdfs::router(Arc::clone(&host)))
-        .layer(axum::middleware::from_fn_with_state(host, webhdfs::guard))
+        .layer(from_fn_with_state(host, webhdfs::guard))
 }
 
 /// `hadoop daemonlog` asks for `OPTIONS` first, and does without the page when that is refused.
@@ -237,17 +251,7 @@ async fn conf(State(host): Web, RawQuery(query): RawQuery, headers: HeaderMap) -
     }
 }
 
-/// With Kerberos the log, and what goes into it, is for administrators. No caller can be known as
-/// one before this port has authentication.
-fn refused(config: &SharedConfig) -> Option<Response> {
-    let forbidden = config.current().has_kerberos();
-    forbidden.then(|| StatusCode::FORBIDDEN.into_response())
-}
-
-async fn log_level(State(host): Web, RawQuery(query): RawQuery) -> Response {
-    if let Some(refusal) = refused(host.config()) {
-        return refusal;
-    }
+async fn log_level(RawQuery(query): RawQuery) -> Response {
     let log = parameter(query.as_deref(), "log");
     let level = parameter(query.as_deref(), "level");
     let page =
@@ -265,18 +269,7 @@ async fn stacks() -> Response {
 
 #[cfg(test)]
 mod tests {
-    use hayloft_conf::Configuration;
-
     use super::*;
-
-    #[test]
-    fn the_log_is_for_administrators_where_there_are_any() {
-        for (how, code) in [("simple", None), ("kerberos", Some(StatusCode::FORBIDDEN))] {
-            let config = Configuration::from_properties([("hadoop.security.authentication", how)]);
-            let refusal = refused(&SharedConfig::new(config.expect("valid")));
-            assert_eq!(refusal.map(|refusal| refusal.status()), code, "{how}");
-        }
-    }
 
     #[test]
     fn parameters_are_found_and_decoded() {

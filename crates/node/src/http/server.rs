@@ -16,9 +16,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
 
+use super::filters::OverTls;
 use super::stalled_connections::{PatientStream, Peer};
 use super::tls::Tls;
-use super::{WebHost, router};
+use super::{WebFilters, WebHost, router};
 use crate::daemon::process_limits::keep_a_blocking_thread;
 
 /// Connections at once; more wait to be accepted.
@@ -32,8 +33,9 @@ const CONNECTION_LASTS: Duration = Duration::from_secs(120);
 const WRITE_WITHIN: Duration = Duration::from_secs(60);
 /// Threads: one for scrapes while files are on their way through the other.
 const THREADS: usize = 2;
-/// Bytes of a request's head, and headers in it.
-const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a request's head, as Hadoop has it: tickets may carry groups of a directory. And headers
+/// in it.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 100;
 
 /// A pause before threads are asked for again.
@@ -46,17 +48,17 @@ pub(crate) struct WebPorts {
     pub(crate) tls: Option<(TcpListener, Arc<Tls>)>,
 }
 
-/// Serves the web ports until the node stops, on threads of its own. At most `connections_max`
-/// connections are served at the same time. Where there are no threads it tries again.
+/// Serves the web ports behind their filters until the node stops, on threads of its own. At most
+/// `connections_max` connections are served at the same time. Where there are no threads it tries again.
 pub(crate) fn serve(
     host: Arc<dyn WebHost>,
-    ports: WebPorts,
+    (ports, filters): (WebPorts, Arc<WebFilters>),
     connections_max: usize,
     stop: CancellationToken,
 ) {
     let span = tracing::Span::current();
     let places = Arc::new(Semaphore::new(connections_max.min(CONNECTIONS_MAX)));
-    let waiting = Arc::new(Mutex::new(Some((host, ports))));
+    let waiting = Arc::new(Mutex::new(Some((host, ports, filters))));
     tokio::spawn(async move {
         loop {
             let (waiting, places) = (Arc::clone(&waiting), Arc::clone(&places));
@@ -65,8 +67,9 @@ pub(crate) fn serve(
             let spawned = thread.spawn(move || {
                 let _entered = span.enter();
                 let work = lock(&waiting).take();
-                if let Some((host, ports)) = work {
-                    serve_here(host, ports, places, ended);
+                if let Some((host, ports, filters)) = work {
+                    let routes = || router(Arc::clone(&host), Arc::clone(&filters));
+                    serve_here(routes, ports, places, ended);
                 }
             });
             let Err(error) = spawned else { return };
@@ -82,7 +85,7 @@ pub(crate) fn serve(
 
 /// Serves on this thread, and others of its own.
 fn serve_here(
-    host: Arc<dyn WebHost>,
+    routes: impl Fn() -> Router,
     ports: WebPorts,
     places: Arc<Semaphore>,
     stop: CancellationToken,
@@ -98,7 +101,6 @@ fn serve_here(
     while !stop.is_cancelled() {
         match std::panic::catch_unwind(build) {
             Ok(Ok(runtime)) => {
-                let routes = || router(Arc::clone(&host));
                 runtime.block_on(serve_all(routes, ports, places, stop));
                 // Files that are still written stay open, as when the node is killed.
                 runtime.shutdown_background();
@@ -192,7 +194,9 @@ impl Web {
                     continue;
                 }
             };
+            let over_tls = Extension(OverTls(tls.is_some()));
             let router = self.router.clone().layer(Extension(peer.clone()));
+            let router = router.layer(over_tls);
             let (stop, tls) = (self.stop.clone(), tls.cloned());
             let stream = PatientStream::new(stream, WRITE_WITHIN);
             tokio::spawn(async move {

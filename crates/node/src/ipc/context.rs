@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hayloft_client::login;
-use hayloft_rpc::server::RpcServerSecurity;
 use hayloft_rpc::server::fault::RpcFault;
+use hayloft_rpc::server::{Caller, RpcServerSecurity};
 use hayloft_wire::frame;
 use hayloft_wire::ids::IdError;
 use hayloft_wire::schema::WireMessage;
@@ -13,23 +13,42 @@ use hayloft_wire::schema::WireMessage;
 use super::apply_changed_keys::Reconfiguration;
 use super::host::Host;
 use super::permissions::Users;
+use super::service_policy::ServicePolicy;
 
 /// What the methods work with.
 pub(super) struct Context {
     pub(super) host: Arc<dyn Host>,
     pub(super) users: Users,
+    /// Who may use which protocol; `None`: every caller may.
+    pub(super) policy: Option<ServicePolicy>,
     /// With what callers prove who they are; `None`: they are believed.
     pub(super) security: Option<Arc<RpcServerSecurity>>,
     pub(super) reconfiguration: Reconfiguration,
 }
 
 impl Context {
-    pub(super) fn new(host: Arc<dyn Host>) -> Self {
+    pub(super) fn new(host: Arc<dyn Host>, policy: Option<ServicePolicy>) -> Self {
         Self {
+            policy,
             users: Users::new(host.config().clone()),
             security: login::node_for_callers(&host.config().current()),
             reconfiguration: Reconfiguration::default(),
             host,
+        }
+    }
+
+    /// Whether the policy lets a caller use a protocol.
+    ///
+    /// # Errors
+    /// What Apache's node would say.
+    pub(super) async fn may_use(
+        &self,
+        caller: &Caller,
+        protocol: Option<&str>,
+    ) -> Result<(), String> {
+        match &self.policy {
+            Some(policy) => policy.authorize(caller, protocol, &self.users).await,
+            None => Ok(()),
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | [`apply_changed_keys`] | taking over changed configuration files |
 //! | `context` | what the methods share |
 //! | `permissions` | who may do what |
+//! | `service_policy` | who may open connections, by `hadoop-policy.xml` |
 //! | [`host`] | what all this needs of the node around it |
 //!
 
@@ -21,6 +22,7 @@ mod inter_datanode;
 mod permissions;
 mod reconfiguration_protocol;
 mod served_protocols;
+mod service_policy;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,13 +34,14 @@ use hayloft_conf::{Configuration, keys};
 use hayloft_io::Means;
 use hayloft_rpc::server::{self, Limits, RpcStats};
 pub use host::Host;
+pub use service_policy::ServicePolicy;
 
 /// Serves the IPC port until `stop`; calls under way then have 5 s to finish. Limits are taken from
 /// the configuration once; no more than `connections_max` connections are open. Calls are counted
-/// in `stats`.
+/// in `stats`. Who may open them, `policy` says.
 pub async fn serve(
     host: Arc<dyn Host>,
-    listener: TcpListener,
+    (listener, policy): (TcpListener, Option<ServicePolicy>),
     connections_max: usize,
     stop: CancellationToken,
     stats: Arc<RpcStats>,
@@ -48,7 +51,7 @@ pub async fn serve(
         connections: limits.connections.min(connections_max),
         ..limits
     };
-    let context = context::Context::new(host);
+    let context = context::Context::new(host, policy);
     server::serve_counted(listener, context, limits, stop, stats).await;
 }
 

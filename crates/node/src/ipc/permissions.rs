@@ -1,32 +1,15 @@
 //! Who may do what: the superuser check of administrative calls, and acting for other users.
-//!
-//! With Kerberos, callers have the names of their principals, and short names by
-//! `hadoop.security.auth_to_local`. Without, a short name is what comes before `/` and `@`.
-//!
-//! Groups come from the system's user database through `id`, as Hadoop's default mapping does it.
-//! So every source that the machine knows (files, LDAP, SSSD) counts. Answers are kept for a while.
 
-use std::collections::HashMap;
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
-
-use tokio::sync::Semaphore;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use hayloft_client::login;
-use hayloft_conf::{Configuration, SharedConfig, keys};
-use hayloft_io::locks::lock;
+use hayloft_conf::{SharedConfig, keys};
 use hayloft_rpc::current_user;
 use hayloft_rpc::log_limit::words;
-use hayloft_rpc::security::name_rules::NameRules;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::{RpcFault, java};
 
-/// Users whose groups are kept.
-const GROUPS_KEPT: usize = 1024;
-/// How long the user database may take.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::security::{AccessList, ShortNames, UserGroups};
 
 /// Decides about callers.
 #[derive(Debug)]
@@ -36,9 +19,7 @@ pub(super) struct Users {
     /// Apache's node, other nodes' principals of the same short name may not.
     node_user: String,
     names: ShortNames,
-    groups: Mutex<HashMap<String, (Instant, Vec<String>)>>,
-    /// One look-up at a time: a slow user database must not use up all threads.
-    lookup: Semaphore,
+    groups: UserGroups,
 }
 
 impl Users {
@@ -47,9 +28,8 @@ impl Users {
         Self {
             node_user: login::node_principal(&current).unwrap_or_else(current_user),
             names: ShortNames::new(&current),
+            groups: UserGroups::new(config.clone()),
             config,
-            groups: Mutex::default(),
-            lookup: Semaphore::new(1),
         }
     }
 
@@ -75,7 +55,7 @@ impl Users {
             return Ok(());
         }
         let supergroup = config.get(&keys::SUPERUSER_GROUP);
-        if self.groups_of(&user).await.contains(&supergroup) {
+        if self.groups.of(&user).await.contains(&supergroup) {
             return Ok(());
         }
         debug!(user, supergroup, "an administrative call was refused");
@@ -83,7 +63,7 @@ impl Users {
     }
 
     /// With Kerberos, replicas are recovered by other `DataNodes` alone. Apache's node checks that
-    /// with `hadoop.security.authorization` only, which is not served here.
+    /// with `hadoop.security.authorization` only.
     pub(super) async fn require_datanode(&self, caller: &Caller) -> Result<(), RpcFault> {
         if let ShortNames::Cut = self.names {
             return Ok(());
@@ -147,79 +127,20 @@ impl Users {
         if allowed.trim() == "*" {
             return true;
         }
-        let groups = self.groups_of(user).await;
+        let groups = self.groups.of(user).await;
         groups.iter().any(|group| listed(allowed, group))
     }
 
-    /// The groups of a user, by its short name.
-    async fn groups_of(&self, user: &str) -> Vec<String> {
-        if let Some(groups) = static_groups(&self.config.current(), user) {
-            return groups;
-        }
-        if let Some(groups) = self.known(user) {
-            return groups;
-        }
-        let _one_at_a_time = self.lookup.acquire().await;
-        if let Some(groups) = self.known(user) {
-            return groups;
-        }
-        let name = user.to_owned();
-        let found = tokio::task::spawn_blocking(move || look_up(&name));
-        let groups = match tokio::time::timeout(LOOKUP_TIMEOUT, found).await {
-            Ok(Ok(groups)) => groups,
-            _ => {
-                warn!(
-                    user,
-                    "the user database did not answer; taking the user as in no group"
-                );
-                Vec::new()
+    /// Whether a list has the user that a caller acts as.
+    pub(super) async fn in_list(&self, caller: &Caller, list: &AccessList) -> bool {
+        match self.short_name(caller) {
+            Some(user) => {
+                list.has(&user, caller.real_user.is_some(), &self.groups)
+                    .await
             }
-        };
-        let mut kept = lock(&self.groups);
-        if kept.len() >= GROUPS_KEPT {
-            kept.clear();
-        }
-        kept.insert(user.to_owned(), (Instant::now(), groups.clone()));
-        groups
-    }
-
-    fn known(&self, user: &str) -> Option<Vec<String>> {
-        let kept = lock(&self.groups);
-        let (since, groups) = kept.get(user)?;
-        let believed: Duration = self.config.get(&keys::GROUPS_CACHE);
-        (since.elapsed() < believed).then(|| groups.clone())
-    }
-}
-
-/// How callers are called.
-#[derive(Debug)]
-enum ShortNames {
-    /// By what comes before `/` and `@`.
-    Cut,
-    /// By rules. The start has refused unusable ones; with an error no caller has a name.
-    Rules(Result<NameRules, String>),
-}
-
-impl ShortNames {
-    fn new(config: &Configuration) -> Self {
-        if !config.has_kerberos() {
-            return Self::Cut;
-        }
-        Self::Rules(login::name_rules(config))
-    }
-
-    fn of(&self, user: &str) -> Result<String, String> {
-        match self {
-            Self::Cut => Ok(short_name(user).to_owned()),
-            Self::Rules(Ok(rules)) => rules.short_name(user),
-            Self::Rules(Err(why)) => Err(why.clone()),
+            None => *list == AccessList::Everyone,
         }
     }
-}
-
-/// A user name without realm and host.
-fn short_name(user: &str) -> &str {
-    user.split(['/', '@']).next().unwrap_or(user)
 }
 
 /// Whether a comma-separated list has the name, or is `*`.
@@ -246,45 +167,11 @@ async fn from_allowed_host(allowed: &str, address: &str) -> bool {
     false
 }
 
-fn static_groups(config: &Configuration, user: &str) -> Option<Vec<String>> {
-    let overrides = config.get(&keys::STATIC_GROUPS);
-    overrides.split(';').find_map(|entry| {
-        let (name, groups) = entry.split_once('=').unwrap_or((entry, ""));
-        (!name.trim().is_empty() && name.trim() == user).then(|| {
-            groups
-                .split(',')
-                .map(|group| group.trim().to_owned())
-                .filter(|group| !group.is_empty())
-                .collect()
-        })
-    })
-}
-
-fn look_up(user: &str) -> Vec<String> {
-    if user.is_empty() || user.starts_with('-') || user.contains('\0') {
-        return Vec::new();
-    }
-    let output = Command::new("id")
-        .args(["-Gn", "--", user])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    match output {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout)
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect(),
-        Ok(_) => Vec::new(),
-        Err(error) => {
-            warn!(%error, user, "cannot run 'id' to find the groups of a user; taking it as in \
-                none");
-            Vec::new()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use hayloft_conf::Configuration;
+    use hayloft_rpc::security::name_rules::NameRules;
+
     use super::*;
 
     fn users(properties: &[(&str, &str)]) -> Users {
@@ -299,6 +186,7 @@ mod tests {
         Caller {
             user: Some(user.to_owned()),
             real_user: real.map(str::to_owned),
+            protocol: None,
             address: ([127, 0, 0, 1], 50_000).into(),
         }
     }

@@ -8,7 +8,7 @@ use hayloft_wire::rpc::names;
 use super::context::Context;
 use super::{client_datanode, inter_datanode, reconfiguration_protocol};
 use hayloft_rpc::server::Service;
-use hayloft_rpc::server::fault::RpcFault;
+use hayloft_rpc::server::fault::{RpcFault, java};
 use hayloft_rpc::server::{Caller, RpcCall, RpcServerSecurity};
 
 impl Service for Context {
@@ -17,7 +17,8 @@ impl Service for Context {
     }
 
     async fn authorize(&self, caller: &Caller) -> Result<(), String> {
-        self.users.may_connect(caller).await
+        self.users.may_connect(caller).await?;
+        self.may_use(caller, caller.protocol.as_deref()).await
     }
 
     async fn call(&self, call: RpcCall) -> Result<Bytes, RpcFault> {
@@ -36,6 +37,11 @@ impl Service for Context {
                 call.version,
                 protocol.version,
             ));
+        }
+        // A connection that was opened for one protocol lets through to no other.
+        if call.caller.protocol.as_deref() != Some(protocol.name) {
+            let allowed = self.may_use(&call.caller, Some(protocol.name)).await;
+            allowed.map_err(|why| RpcFault::application(java::AUTHORIZATION, why))?;
         }
         let (method, request) = (call.method.as_str(), call.request);
         match protocol {

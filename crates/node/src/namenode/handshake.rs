@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::actor_news::{Actor, Phase};
 use super::pool_service::PoolService;
-use super::registration_checks::{Namespace, demands_authorization, may_succeed_later, no_keys};
+use super::registration_checks::{Namespace, may_succeed_later, no_keys};
 use super::token_keys;
 use hayloft_conf::keys;
 use hayloft_rpc::{RpcError, Trouble};
@@ -39,13 +39,13 @@ impl Refusal {
 /// versionRequest, checks, the pool, registerDatanode. Waits while the NameNode is away.
 /// `Err`: why this NameNode cannot be served, now.
 pub(super) async fn handshake(actor: &Actor, service: &PoolService) -> Result<(), Refusal> {
-    let namespace = ask_version(actor, service).await.map_err(Refusal::ours)?;
+    let namespace = ask_version(actor).await.map_err(Refusal::ours)?;
     service
         .accept(actor.id, &namespace)
         .await
         .map_err(Refusal::ours)?;
     let registration = namespace.registration(&actor.node.identity);
-    let answer = register(actor, service, registration).await;
+    let answer = register(actor, registration).await;
     let mut answer = answer.map_err(|reason| Refusal {
         reason,
         lasting: false,
@@ -84,7 +84,7 @@ pub(super) async fn handshake(actor: &Actor, service: &PoolService) -> Result<()
     Ok(())
 }
 
-async fn ask_version(actor: &Actor, service: &PoolService) -> Result<Namespace, String> {
+async fn ask_version(actor: &Actor) -> Result<Namespace, String> {
     let mut said = Trouble::default();
     let mut attempt = 0;
     loop {
@@ -98,7 +98,6 @@ async fn ask_version(actor: &Actor, service: &PoolService) -> Result<Namespace, 
                 return Namespace::from_wire(&answer.info, &oldest);
             }
             Err(error) => {
-                service.end_for(demands_authorization(&error))?;
                 wait_to_retry(actor, &error, &mut said, &mut attempt).await;
             }
         }
@@ -107,7 +106,6 @@ async fn ask_version(actor: &Actor, service: &PoolService) -> Result<Namespace, 
 
 async fn register(
     actor: &Actor,
-    service: &PoolService,
     registration: DatanodeRegistration,
 ) -> Result<DatanodeRegistration, String> {
     let request = RegisterDatanodeRequest { registration };
@@ -121,10 +119,7 @@ async fn register(
             Err(error) if may_succeed_later(&error) => {
                 wait_to_retry(actor, &error, &mut said, &mut attempt).await;
             }
-            Err(error) => {
-                service.end_for(demands_authorization(&error))?;
-                return Err(error.brief());
-            }
+            Err(error) => return Err(error.brief()),
         }
     }
 }

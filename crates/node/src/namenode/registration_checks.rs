@@ -121,21 +121,6 @@ pub(super) fn no_keys() -> ExportedBlockKeys {
     }
 }
 
-/// Why this node cannot serve a NameNode that answered with `error`. `None`: not for its sake.
-///
-/// A NameNode with service-level authorization is seen as one only when it refuses this node's
-/// user. Its cluster counts on rules that this node does not check.
-pub(super) fn demands_authorization(error: &RpcError) -> Option<String> {
-    error.is_remote("AuthorizationException").then(|| {
-        format!(
-            "it has service-level authorization on (hadoop.security.authorization), which this \
-             version does not have: the block pool ends here, nothing of it is served \
-             unprotected; use Apache's DataNode on this host until it does ({})",
-            error.brief()
-        )
-    })
-}
-
 /// Whether a failed registration is worth repeating as it is.
 pub(super) fn may_succeed_later(error: &RpcError) -> bool {
     match error {

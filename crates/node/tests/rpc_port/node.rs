@@ -209,7 +209,7 @@ impl Node {
         let counts = Arc::default();
         tokio::spawn(ipc::serve(
             host.clone(),
-            listener,
+            (listener, None),
             usize::MAX,
             stop.clone(),
             counts,

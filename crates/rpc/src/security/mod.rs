@@ -6,6 +6,7 @@
 //! - `quality`: what is agreed at the end of a SASL exchange by GSSAPI (RFC 4752)
 //! - `renewal`: what is good for a while, and made anew before that is over
 //! - `server_principal`: whom a server has to be
+//! - `web_caller`: who proves to a web server who it is
 //! - `wrapping`: frames inside `WRAP` messages, once integrity or privacy is agreed
 
 mod login;
@@ -16,6 +17,7 @@ mod renewal;
 mod server_principal;
 #[cfg(test)]
 pub(crate) mod tests;
+mod web_caller;
 mod wrapping;
 
 pub use login::{KerberosLogin, LoginSource};
@@ -23,6 +25,8 @@ pub use quality::{LayerOffer, RpcQuality};
 pub use server_principal::{
     ServerPrincipal, for_host, in_realm, name_of, names_host, principal_at, usable_pattern,
 };
+
+pub use web_caller::{HTTP_SERVICE, WebCaller, accept_web_caller, web_principals};
 
 pub(crate) use off_threads::{BlockedCall, OffThreads, off_threads};
 pub(crate) use wrapping::Wrapping;

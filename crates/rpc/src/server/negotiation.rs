@@ -29,6 +29,8 @@ pub struct Caller {
     pub user: Option<String>,
     /// User that really connected, when it acts for another one.
     pub real_user: Option<String>,
+    /// Java interface that the connection was opened for; `None` when the client did not say.
+    pub protocol: Option<String>,
     /// Where the connection comes from.
     pub address: SocketAddr,
 }
@@ -331,6 +333,7 @@ impl Session {
         Ok(Action::Authorize(Caller {
             user,
             real_user,
+            protocol: context.protocol,
             address: self.address,
         }))
     }

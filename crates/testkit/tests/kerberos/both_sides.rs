@@ -52,7 +52,7 @@ pub fn cases(suite: &mut Suite) {
     });
 }
 
-fn on_threads<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+pub fn on_threads<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Runtime::new();
     let runtime = runtime.map_err(|error| TestkitError::Talk(error.to_string()))?;
     runtime.block_on(work)
@@ -127,7 +127,11 @@ fn client(
 }
 
 /// How `name` proves who it is, to `server`.
-fn proving((name, keytab): (&str, &Path), server: &str, qualities: &[RpcQuality]) -> RpcOptions {
+pub fn proving(
+    (name, keytab): (&str, &Path),
+    server: &str,
+    qualities: &[RpcQuality],
+) -> RpcOptions {
     let login = KerberosLogin::from(LoginSource::Keytab {
         principal: format!("{name}@{REALM}"),
         path: keytab.to_owned(),

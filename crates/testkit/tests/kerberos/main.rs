@@ -1,12 +1,15 @@
 //! A secure stock NameNode, nodes of both kinds and stock clients with tickets. [`logins`]: nodes
 //! that cannot log in, and tickets that run out. [`both_sides`]: the RPC client and server of ours
-//! with each other. [`protected`]: data transfer that block tokens protect.
+//! with each other. [`protected`]: data transfer that block tokens protect. [`policy`]: who may
+//! call which protocol. [`pages`]: who sees which web page.
 //!
 //! The suite runs in a process of its own, below one that made a realm and set the variables by
 //! which everything finds it.
 
 mod both_sides;
 mod logins;
+mod pages;
+mod policy;
 mod protected;
 
 use hayloft_testkit::error::Result;
@@ -60,6 +63,8 @@ fn main() -> ExitCode {
         both_sides::cases(suite);
         logins::cases(suite);
         protected::cases(suite);
+        policy::cases(suite);
+        pages::cases(suite);
         Ok(())
     })
 }

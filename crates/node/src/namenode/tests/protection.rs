@@ -124,13 +124,14 @@ async fn keys_of_block_tokens_in_a_heartbeats_answer_end_a_pool_without_them() {
 }
 
 #[tokio::test]
-async fn a_namenode_that_authorizes_and_refuses_ends_the_pool() {
+async fn a_namenode_whose_policy_refuses_the_node_is_asked_again() {
     let namenode = FakeNameNode::start().await;
     namenode.script().refuse_version =
         Some("org.apache.hadoop.security.authorize.AuthorizationException");
-    let warnings = Warnings::default();
-    let _guard = tracing::subscriber::set_default(warnings.clone());
     let node = Node::start(&[&namenode], "50ms", &[]);
-    ended(&node, &warnings, "hadoop.security.authorization").await;
+    let limit = Duration::from_millis(500);
+    assert!(!node.services.wait_ready(&pool(), limit).await);
     assert_eq!(namenode.count(|told| *told == Told::Registered), 0);
+    namenode.script().refuse_version = None;
+    ready(&node, &[&namenode]).await;
 }
