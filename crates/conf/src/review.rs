@@ -151,13 +151,11 @@ impl Configuration {
         } else {
             &authentication
         };
-        let demands = [
-            (
-                keys::SECURITY_AUTHENTICATION.name(),
-                !authentication.eq_ignore_ascii_case("simple") && !self.has_kerberos(),
-                "an authentication other than simple and kerberos",
-            ),
-        ];
+        let demands = [(
+            keys::SECURITY_AUTHENTICATION.name(),
+            !authentication.eq_ignore_ascii_case("simple") && !self.has_kerberos(),
+            "an authentication other than simple and kerberos",
+        )];
         let demanded = demands.into_iter().find(|(_, demanded, _)| *demanded);
         let demanded = demanded.map(|(key, _, what)| (key, what));
         match demanded.or_else(|| self.unserved_transfer_protection()) {
@@ -348,9 +346,7 @@ mod tests {
 
     #[test]
     fn demanded_protection_refuses_to_start() {
-        for (key, value) in [
-            ("hadoop.security.authentication", "token"),
-        ] {
+        for (key, value) in [("hadoop.security.authentication", "token")] {
             let error = config(&[(key, value)])
                 .refuse_unprotected()
                 .unwrap_err()

@@ -21,7 +21,7 @@ pub struct PortFacts {
     pub at: String,
     /// Who listens there, where this user may know.
     pub holder: Option<HolderFacts>,
-    /// Nobody listens there: a connection that somebody opened has it as its own end.
+    /// No socket listens there: an outgoing connection of this host has it as its own end.
     pub outgoing: bool,
 }
 

@@ -224,7 +224,7 @@ impl Lab {
 
     /// Calls to the RPC port are counted, in all and by method.
     pub fn rpc_counts(&mut self) -> Result<Outcome> {
-        let begins = "RpcActivityForPort";
+        let begins = "RpcActivityForPort-";
         let before = self.bean_of(OURS, begins)?;
         self.ask_rpc()?;
         let after = self.bean_of(OURS, begins)?;
