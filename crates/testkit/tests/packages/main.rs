@@ -153,7 +153,7 @@ impl Lab {
         self.cluster.conclude(failed);
     }
 
-    /// What the package brings belongs to root, and nobody else may write it.
+    /// What the package brings belongs to root, who alone may write it.
     fn files(&mut self) -> Result<Outcome> {
         let said = self.host.run(&["hayloft", "--version"])?;
         expect(said.starts_with("hayloft "), || said.clone())?;
