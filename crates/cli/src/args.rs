@@ -21,6 +21,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a storage node, configured by core-site.xml and hdfs-site.xml.
     Node(NodeArgs),
+    /// Put Hayloft in the place of this host's DataNode, or take it out again.
+    Swap(crate::swap::SwapArgs),
     /// Start a cluster on this machine: a stock NameNode and storage nodes, and try it out.
     Up(UpArgs),
     /// Stop the cluster; its data stays for the next `up`.
@@ -51,6 +53,9 @@ pub enum Command {
     /// For this program itself: work of a plug-in in a process of its own.
     #[command(hide = true)]
     PluginTrial(crate::plugin_trial::TrialArgs),
+    /// For packages of this program: write its manual and its completions.
+    #[command(hide = true)]
+    Papers(crate::papers::PapersArgs),
     /// Find what makes this host, its disks or its network slow or unsafe, and what mends it.
     Doctor(crate::doctor::DoctorArgs),
     /// Measure a volume's device and propose quantum, queue depth and engine.

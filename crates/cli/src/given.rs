@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use hayloft_client::login;
 use hayloft_conf::{Configuration, keys};
 
 use crate::error::CliError;
@@ -53,6 +54,18 @@ pub fn conf_dir(given: Option<&Path>) -> Result<PathBuf, CliError> {
             let advice = "give the directory of hdfs-site.xml with --conf DIR";
             CliError::new("no configuration", "HADOOP_CONF_DIR is not set", advice)
         })
+}
+
+/// Whether a node would start with it, as far as that can be said without looking at disks or the
+/// network.
+pub fn usable(config: &Configuration) -> Result<(), CliError> {
+    config.refuse_unprotected()?;
+    config.refuse_half_secure()?;
+    let correct = |why| CliError::new(why, "core-site.xml", "correct it");
+    login::refuse_unusable(config).map_err(correct)?;
+    config.virtual_nodes()?;
+    hayloft_conf::namenodes(config)?;
+    Ok(())
 }
 
 /// The data directories of the node, or of all its virtual nodes.

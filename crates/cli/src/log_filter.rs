@@ -1,15 +1,19 @@
-//! The daemon's log: lines on stderr, for the service manager to keep. Its levels may change while
-//! it runs.
+//! The daemon's log: lines on stderr, for the service manager to keep, or in a file. Its levels may
+//! change while it runs.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use hayloft_io::locks;
 use hayloft_node::daemonlog::{self, LogLevels};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Registry, reload};
+use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
+
+use crate::error::CliError;
+use crate::log_file::{LogCut, RotatedFile, wanted};
 
 /// Environment variable with the log filter, such as `info` or `hayloft_node::xceiver=debug`.
 const FILTER_VARIABLE: &str = "HAYLOFT_LOG";
@@ -18,8 +22,18 @@ const DEFAULT: &str = "info";
 /// Targets that may have a level of their own: clients of the web port name them.
 const TARGETS_MAX: usize = 100;
 
-/// Starts logging to stderr: coloured on a terminal unless `NO_COLOR` is set.
-pub fn start() {
+/// Starts logging, of a node with its configuration at `conf`: to a file where one is wanted, else
+/// to stderr, coloured on a terminal unless `NO_COLOR` is set. Gives the file.
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn start(conf: &Path) -> Result<Option<PathBuf>, CliError> {
+    let path = wanted();
+    let file = path.as_deref().map(|path| {
+        let opened = RotatedFile::open(path, LogCut::of(conf));
+        opened.map_err(CliError::file("write the log", path))
+    });
+    let file = file.transpose()?;
     let text = std::env::var(FILTER_VARIABLE).unwrap_or_default();
     let given = EnvFilter::try_new(&text).ok().filter(|_| !text.is_empty());
     let (filter, text) = match given {
@@ -28,9 +42,11 @@ pub fn start() {
     };
     let (filter, handle) = reload::Layer::new(filter);
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(colour);
+    let lines = tracing_subscriber::fmt::layer();
+    let lines = match file {
+        Some(file) => lines.with_writer(Mutex::new(file)).with_ansi(false).boxed(),
+        None => lines.with_writer(std::io::stderr).with_ansi(colour).boxed(),
+    };
     tracing_subscriber::registry()
         .with(filter)
         .with(lines)
@@ -38,7 +54,9 @@ pub fn start() {
     daemonlog::install(Box::new(FilteredLog {
         handle,
         levels: Mutex::new(parsed(&text)),
+        file: path.clone(),
     }));
+    Ok(path)
 }
 
 /// Has a command say on stderr what its libraries warn of.
@@ -92,6 +110,8 @@ fn named(level: &str) -> Option<&'static str> {
 struct FilteredLog {
     handle: reload::Handle<EnvFilter, Registry>,
     levels: Mutex<Levels>,
+    /// Where the lines go, if not to stderr.
+    file: Option<PathBuf>,
 }
 
 /// The level of the longest target that `target` begins with.
@@ -113,6 +133,10 @@ fn level_of(levels: &Levels, target: &str) -> &'static str {
 }
 
 impl LogLevels for FilteredLog {
+    fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     fn level(&self, target: &str) -> &'static str {
         let levels = locks::lock(&self.levels);
         level_of(&levels, target)
@@ -170,6 +194,7 @@ mod tests {
         let log = FilteredLog {
             handle,
             levels: Mutex::new(parsed("info")),
+            file: None,
         };
         let _subscriber = tracing_subscriber::registry().with(layer);
         log.set("hayloft_store", "DEBUG").expect("a level");

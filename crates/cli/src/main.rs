@@ -12,17 +12,20 @@
 //! | `engine` | `hayloft engine`: the I/O engines, and plug-ins tried out |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `parity` | `hayloft parity`: parity over the disks of a node |
+//! | `papers` | manual and completions, written for a package |
 //! | `disk_look_process` | processes that look at disks which may hang |
 //! | `plugin_trial` | what a plug-in may crash, in a process of its own |
 //! | `pfs` | `hayloft pfs`: files on a parallel file system |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
 //! | `snapshot` | `hayloft snapshot`: a node's replicas in an object store, and back |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
+//! | `swap` | `hayloft swap`: Apache's node changed for ours, and back |
 //! | `topology` | `hayloft topology`: where this node is |
 //! | `trash` | `hayloft trash`: what upgrades left on the data directories |
 //! | `top` | `hayloft top`: what the nodes of a cluster do now |
 //! | `svg` | pictures as files |
 //! | `json` | reports as JSON |
+//! | `log_file`, `log_filter` | the daemon's log: its file and its levels |
 //! | `given` | what commands take from their environment and arguments: paths, properties |
 //!
 //! What is printed goes through `hayloft_console`, whose macros bear readers that have left.
@@ -40,8 +43,10 @@ mod engine;
 mod error;
 mod given;
 mod json;
+mod log_file;
 mod log_filter;
 mod node;
+mod papers;
 mod parity;
 mod pfs;
 mod placement;
@@ -50,6 +55,7 @@ mod plugin_trial;
 mod snapshot;
 mod super_node;
 mod svg;
+mod swap;
 mod top;
 mod topology;
 mod trash;
@@ -58,7 +64,7 @@ use std::process::ExitCode;
 
 use hayloft_io::PatientAllocator;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use args::{Cli, Command};
 use error::CliError;
@@ -111,6 +117,8 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Super(args) => super_node::run(&args),
         Command::Engine(args) => engine::run(&args),
         Command::PluginTrial(args) => plugin_trial::run(&args),
+        Command::Swap(args) => swap::run(&args),
+        Command::Papers(args) => papers::run(&args, Cli::command()),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Plan(args) => plan::run(&args),

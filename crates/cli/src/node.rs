@@ -3,18 +3,17 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use hayloft_client::login;
 use hayloft_conf::{Configuration, SharedConfig, VirtualNode, keys};
 use hayloft_node::daemon;
 use hayloft_store::StartOption;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::args::{NodeArgs, RollingUpgrade};
 use crate::error::{CliError, FINDING, INTERRUPTED};
-use crate::given::{conf_dir, volumes};
+use crate::given::{conf_dir, usable, volumes};
 use crate::log_filter;
 
 /// Runs the node until SIGTERM or SIGINT, or answers a question about it.
@@ -32,23 +31,17 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     }
     // Refused here already, before anything is logged or locked.
     usable(&config)?;
-    log_filter::start();
-    let conf = config.directory().unwrap_or(Path::new("")).display();
-    info!(version = env!("CARGO_PKG_VERSION"), %conf, "hayloft node");
+    let dir = config.directory().unwrap_or(Path::new("")).to_owned();
+    let file = log_filter::start(&dir)?;
+    let conf = dir.display();
+    info!(version = env!("HAYLOFT_VERSION"), %conf, "hayloft node");
     raise_descriptor_limit();
-    serve(config, start_option(args))
-}
-
-/// Whether a node would start with it, as far as that can be said without looking at disks or the
-/// network.
-fn usable(config: &Configuration) -> Result<(), CliError> {
-    config.refuse_unprotected()?;
-    config.refuse_half_secure()?;
-    let correct = |why| CliError::new(why, "core-site.xml", "correct it");
-    login::refuse_unusable(config).map_err(correct)?;
-    config.virtual_nodes()?;
-    hayloft_conf::namenodes(config)?;
-    Ok(())
+    let outcome = serve(config, start_option(args));
+    if let (Some(_), Err(why)) = (&file, &outcome) {
+        // It goes to stderr, too, which `hdfs --daemon` keeps in another file.
+        error!("gave up: {why}");
+    }
+    outcome
 }
 
 /// Prints the configuration, what is remarkable about it and, as an error, what a node would refuse

@@ -57,6 +57,7 @@ use std::time::Duration;
 
 use hayloft_conf::{Configuration, keys};
 use hayloft_rpc::RpcOptions;
+use hayloft_wire::proto::client::{DeleteRequest, DeleteResponse};
 use hayloft_wire::proto::hdfs::DatanodeId;
 
 pub use block_range::{BlockRange, RangeStream};
@@ -182,6 +183,22 @@ impl FileClient {
             stripes,
             name: format!("DFSClient_NONMAPREDUCE_{}", uuid::Uuid::new_v4().simple()),
         }
+    }
+
+    /// Deletes a file; one that is not there is none.
+    ///
+    /// # Errors
+    /// What the NameNode says.
+    pub async fn delete(&self, path: &str) -> Result<(), FileError> {
+        let request = DeleteRequest {
+            src: path.to_owned(),
+            recursive: false,
+        };
+        let _: DeleteResponse = self
+            .namenodes
+            .call("delete", &request, Repeat::Harmless)
+            .await?;
+        Ok(())
     }
 
     /// Begins to read from a node.

@@ -2,6 +2,7 @@
 //!
 //! The program that owns the log [`install`]s what can change it; the web port asks for it.
 
+use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::activity::CLIENT_TRACE;
@@ -17,6 +18,11 @@ pub trait LogLevels: Send + Sync {
     /// # Errors
     /// In words, when there is no such level or the log takes no change.
     fn set(&self, target: &str, level: &str) -> Result<(), String>;
+
+    /// The file that the log goes to; `None` is standard error.
+    fn file(&self) -> Option<&Path> {
+        None
+    }
 }
 
 static LOG_LEVELS: OnceLock<Box<dyn LogLevels>> = OnceLock::new();

@@ -1,8 +1,9 @@
 //! `/logs`: the file that the node logs to, and the older ones that were rotated beside it.
 //!
-//! The node writes its log to standard error. Where that is a file, as a service manager may have
-//! it, the file can be read here. Nothing else of its directory is shown: it may have anything in
-//! it. Only names that the listing has are opened, so that no path leads elsewhere.
+//! The node writes its log to a file of its own, or to standard error. Where that is a file, as a
+//! service manager may have it, the file can be read here. Nothing else of its directory is shown:
+//! it may have anything in it. Only names that the listing has are opened, so that no path leads
+//! elsewhere.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -16,6 +17,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use super::{conf_stacks_loglevel, percent, text};
+use crate::daemonlog;
 
 /// Bytes of a file that are read at a time.
 const CHUNK: usize = 64 << 10;
@@ -29,9 +31,13 @@ struct LogFile {
     bytes: u64,
 }
 
-/// What standard error is: a path, or what the kernel calls it.
-fn standard_error() -> PathBuf {
-    std::fs::read_link("/proc/self/fd/2").unwrap_or_default()
+/// The log's own file. Else what standard error is: a path, or what the kernel calls it.
+fn log_file() -> PathBuf {
+    let own = daemonlog::installed().and_then(|log| log.file());
+    own.map_or_else(
+        || std::fs::read_link("/proc/self/fd/2").unwrap_or_default(),
+        Path::to_owned,
+    )
 }
 
 /// The log at this path and what was rotated beside it (`node.log`, `node.log.1`,
@@ -70,7 +76,7 @@ pub async fn moved() -> Redirect {
 /// `/logs/`.
 pub async fn listing() -> Response {
     let listed = tokio::task::spawn_blocking(|| {
-        let log = standard_error();
+        let log = log_file();
         page(&log, &files(&log))
     });
     match listed.await {
@@ -115,7 +121,7 @@ fn encoded(name: &str) -> String {
 
 /// `/logs/NAME`.
 pub async fn file(UrlPath(name): UrlPath<String>) -> Response {
-    let opened = tokio::task::spawn_blocking(move || open(&standard_error(), &name));
+    let opened = tokio::task::spawn_blocking(move || open(&log_file(), &name));
     match opened.await.ok().flatten() {
         Some((file, bytes)) => {
             let kind = [(header::CONTENT_TYPE, "text/plain;charset=utf-8")];

@@ -1,0 +1,165 @@
+//! The change itself: stop the node that runs, put the shell profile there or take it away, start
+//! the other. Where a step fails, the node that ran is started again.
+//!
+//! A process in a session of its own does it, so that neither Ctrl-C nor the end of `hayloft swap`
+//! leaves the host without a node.
+
+use std::io::{Read as _, Seek as _};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::fs::MemfdFlags;
+
+use super::host::{Action, HostArgs, SwapHost};
+use super::profile;
+use super::running::{WhichNode, running};
+use crate::disk_look_process::OWN_PROGRAM;
+use crate::error::BAD;
+
+/// Hadoop's scripts kill a node that does not obey; some more for a slow disk.
+const STOP_LIMIT: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of what a command says that are kept.
+const SAID_MAX: u64 = 16 << 10;
+
+/// The hidden `hayloft swap change`.
+#[derive(Debug, Args)]
+pub struct ChangeArgs {
+    #[command(flatten)]
+    host: HostArgs,
+    /// Put Apache's node there, and not Hayloft.
+    #[arg(long)]
+    to_apache: bool,
+}
+
+/// Has another process change the node over, and waits for it.
+///
+/// # Errors
+/// What that process says.
+pub fn change(host: &SwapHost, args: &[String], to: WhichNode) -> Result<(), String> {
+    let mut command = Command::new(OWN_PROGRAM);
+    command.args(["swap", "change"]).args(args);
+    command.arg("--conf").arg(&host.conf);
+    if to == WhichNode::Apache {
+        command.arg("--to-apache");
+    }
+    run(&mut command)
+}
+
+/// What that process does.
+pub fn carry_out(args: &ChangeArgs) -> ExitCode {
+    // It fails for a leader of a group alone, which this process is not.
+    let _ = rustix::process::setsid();
+    let to = match args.to_apache {
+        true => WhichNode::Apache,
+        false => WhichNode::Hayloft,
+    };
+    let host = SwapHost::find(&args.host).map_err(|error| error.to_string());
+    match host.and_then(|host| steps(&host, to)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("{why}");
+            ExitCode::from(BAD)
+        }
+    }
+}
+
+fn steps(host: &SwapHost, to: WhichNode) -> Result<(), String> {
+    let before = running(&host.volumes)?;
+    // One that starts, or never comes to hold its directories, is stopped as well.
+    stop(host)?;
+    let started_again = |why: String| match before {
+        None => Err(why),
+        Some(was) => {
+            let again = set_profile(host, was.node).and_then(|()| start(host));
+            let name = was.node.name();
+            Err(match again {
+                Ok(()) => format!("{why}; {name} was started again"),
+                Err(more) => format!("{why}; {name} does not start again: {more}"),
+            })
+        }
+    };
+    if to == WhichNode::Apache
+        && let Err(obstacle) = hayloft_store::check_swap(&host.volumes)
+    {
+        return started_again(obstacle.to_string());
+    }
+    let done = set_profile(host, to).and_then(|()| start(host));
+    done.or_else(started_again)
+}
+
+fn set_profile(host: &SwapHost, to: WhichNode) -> Result<(), String> {
+    let done = match to {
+        WhichNode::Hayloft => profile::install(&host.conf, &host.program),
+        WhichNode::Apache => profile::remove(&host.conf),
+    };
+    let path = profile::path(&host.conf);
+    done.map_err(|error| format!("cannot change {}: {error}", path.display()))
+}
+
+fn stop(host: &SwapHost) -> Result<(), String> {
+    let said = run(&mut host.command(Action::Stop));
+    let limit = Instant::now() + STOP_LIMIT;
+    while let Some(still) = running(&host.volumes)? {
+        if said.is_err() || Instant::now() > limit {
+            let how = host.command_line(Action::Stop);
+            let why = said.err().unwrap_or_default();
+            return Err(format!(
+                "{} (process {}) is not stopped by `{how}`: {why}: \
+                 name the --unit that runs it, or swap by hand",
+                still.node.name(),
+                still.pid
+            ));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn start(host: &SwapHost) -> Result<(), String> {
+    run(&mut host.command(Action::Start))
+}
+
+/// Runs a command to its end. What it says goes into memory: a daemon that it leaves behind holds
+/// no pipe open.
+fn run(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let failed = |error: std::io::Error| format!("{name}: {error}");
+    let said = rustix::fs::memfd_create("said", MemfdFlags::CLOEXEC);
+    let mut said = std::fs::File::from(said.map_err(|error| failed(error.into()))?);
+    let of = |file: &std::fs::File| file.try_clone().map(Stdio::from).map_err(failed);
+    command.stdin(Stdio::null());
+    command.stdout(of(&said)?).stderr(of(&said)?);
+    let status = command.status().map_err(failed)?;
+    if status.success() {
+        return Ok(());
+    }
+    let mut bytes = Vec::new();
+    let read = said
+        .rewind()
+        .and_then(|()| said.take(SAID_MAX).read_to_end(&mut bytes));
+    let text = read.map(|_| String::from_utf8_lossy(&bytes).trim().to_owned());
+    let text = text.unwrap_or_default();
+    Err(if text.is_empty() {
+        format!("{name}: {status}")
+    } else {
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failed_command_says_is_told_and_a_daemon_does_not_hold_it() {
+        let sh = |script: &str| run(Command::new("sh").args(["-c", script]));
+        assert_eq!(sh("echo fine"), Ok(()));
+        assert_eq!(sh("echo one; echo two >&2; exit 3"), Err("one\ntwo".into()));
+        assert!(sh("exit 3").expect_err("failed").contains('3'));
+        let began = Instant::now();
+        assert_eq!(sh("sleep 20 & exit 0"), Ok(()));
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+}
