@@ -33,9 +33,9 @@ const CONNECTION_LASTS: Duration = Duration::from_secs(120);
 const WRITE_WITHIN: Duration = Duration::from_secs(60);
 /// Threads: one for scrapes while files are on their way through the other.
 const THREADS: usize = 2;
-/// Bytes of a request's head, as Hadoop has it: tickets may carry groups of a directory. And headers
-/// in it.
+/// Bytes of a request's head, as Hadoop has it: tickets may carry groups of a directory.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Headers in it.
 const HEADERS_MAX: usize = 100;
 
 /// A pause before threads are asked for again.
@@ -49,7 +49,8 @@ pub(crate) struct WebPorts {
 }
 
 /// Serves the web ports behind their filters until the node stops, on threads of its own. At most
-/// `connections_max` connections are served at the same time. Where there are no threads it tries again.
+/// `connections_max` connections are served at the same time. Where there are no threads it tries
+/// again.
 pub(crate) fn serve(
     host: Arc<dyn WebHost>,
     (ports, filters): (WebPorts, Arc<WebFilters>),

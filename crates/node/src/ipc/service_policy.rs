@@ -1,8 +1,8 @@
 //! Service-level authorization: who may open connections to which protocol, and from where.
 //!
-//! With `hadoop.security.authorization`, the lists of `hadoop-policy.xml` count. They are read once,
-//! when the node starts: Apache's `DataNode` has no `RefreshAuthorizationPolicyProtocol` either, so
-//! `dfsadmin -refreshServiceAcl` is for `NameNodes`.
+//! With `hadoop.security.authorization`, the lists of `hadoop-policy.xml` count. They are read
+//! once, when the node starts: Apache's `DataNode` has no `RefreshAuthorizationPolicyProtocol`
+//! either, so `dfsadmin -refreshServiceAcl` is for `NameNodes`.
 
 use std::net::IpAddr;
 

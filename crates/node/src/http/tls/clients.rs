@@ -12,6 +12,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use tracing::warn;
 
+use super::credentials::Credentials;
 use super::{changed, keystore};
 
 /// Switches that demand certificates: that of DataNodes, and that of Hadoop's other web servers.
@@ -59,7 +60,7 @@ impl Truststore {
         })?;
         Ok(Some(Self {
             path: path.into(),
-            password: server.text("ssl.server.truststore.password"),
+            password: Credentials::of(server)?.password("ssl.server.truststore.password")?,
         }))
     }
 

@@ -104,7 +104,7 @@ fn entries<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<Vec<Entry<'a>>
 }
 
 /// The keystore without its checksum, which shows that the password is right.
-fn checked<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<&'a [u8], String> {
+pub(super) fn checked<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<&'a [u8], String> {
     let split = bytes.len().checked_sub(DIGEST).ok_or("it ends early")?;
     let (body, sum) = bytes.split_at(split);
     let Some(password) = password else {

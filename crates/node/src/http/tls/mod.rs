@@ -2,16 +2,22 @@
 //! keystore or the truststore changes.
 //!
 //! - `clients`: certificates of clients: who signed them is in a truststore, which keytool makes
+//! - `credentials`: passwords, from the providers that the file names or from itself
 //! - `der`: bytes of keystores and keys, taken apart
 //! - `ec_keys`: keys of elliptic curves as rustls takes them
+//! - `java_objects`: objects as Java writes them
+//! - `jceks`: the format of those providers' stores
 //! - `jks`: Java's own format of keystores
 //! - `key_pair`: a private key with its certificates
 //! - `keystore`: what keystores of Java's hold
 //! - `suites`: cipher suites by the names that Java has for them
 
 mod clients;
+mod credentials;
 mod der;
 mod ec_keys;
+mod java_objects;
+mod jceks;
 mod jks;
 mod key_pair;
 mod keystore;
@@ -31,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use clients::Truststore;
+use credentials::Credentials;
 use suites::Suites;
 
 /// What the web port speaks.
@@ -102,14 +109,16 @@ impl Source {
         let server = config.resource(&name).map_err(|e| e.to_string())?;
         let text = |key: &str| server.text(key);
         let needed = |key: &str| text(key).ok_or_else(|| format!("{name} lacks {key}"));
-        let password = needed("ssl.server.keystore.password").map_err(|e| {
-            format!("{e} (credential providers are not read yet: give it in the file)")
-        })?;
+        let credentials = Credentials::of(&server)?;
+        let key = "ssl.server.keystore.password";
+        let password = credentials.password(key)?;
+        let password =
+            password.ok_or_else(|| format!("{name} lacks {key}, and no store has it"))?;
+        let key_password = credentials.password("ssl.server.keystore.keypassword")?;
         let interval = text("ssl.server.stores.reload.interval").and_then(|v| v.parse().ok());
         Ok(Self {
             path: needed("ssl.server.keystore.location")?.into(),
-            key_password: text("ssl.server.keystore.keypassword")
-                .unwrap_or_else(|| password.clone()),
+            key_password: key_password.unwrap_or_else(|| password.clone()),
             password,
             truststore: Truststore::of(config, &server, &name)?,
             suites: Suites::of(&server),

@@ -153,7 +153,13 @@ fn what_ssl_server_xml_lacks_is_named() {
     };
     error("ssl-server.xml");
     site("ssl-server.xml", "");
-    error("lacks ssl.server.keystore.password (credential providers");
+    error("lacks ssl.server.keystore.password, and no store has it");
+    let elsewhere = property(
+        "hadoop.security.credential.provider.path",
+        "jceks://hdfs@nn/store",
+    );
+    site("ssl-server.xml", &elsewhere);
+    error("jceks://file/PATH and localjceks://file/PATH are read");
     let password = property("ssl.server.keystore.password", "x");
     site("ssl-server.xml", &password);
     error("lacks ssl.server.keystore.location");
