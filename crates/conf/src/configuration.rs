@@ -102,13 +102,25 @@ impl Configuration {
     pub fn over(&self, name: &str) -> Result<Self, ConfigError> {
         let mut config = self.clone();
         let path = self.directory.as_ref().map(|dir| dir.join(name));
+        // A link that leads nowhere, or a folder that is closed, is no missing file.
         for property in path
-            .filter(|path| path.exists())
+            .filter(|_| self.has_file(name))
             .map_or_else(|| Ok(Vec::new()), |path| xml::read_file(&path))?
         {
             config.merge(property);
         }
         Ok(config)
+    }
+
+    /// Whether the directory has a file of this name, or something that cannot be looked at.
+    #[must_use]
+    pub fn has_file(&self, name: &str) -> bool {
+        let path = self.directory.as_ref().map(|dir| dir.join(name));
+        let is_missing = |path: std::path::PathBuf| {
+            let looked = std::fs::symlink_metadata(path);
+            looked.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        };
+        path.is_some_and(|path| !is_missing(path))
     }
 
     /// A configuration of these properties alone, as if given with `-D`. For tests and tools.

@@ -44,6 +44,12 @@ impl Configuration {
             let what = "a protection other than authentication, integrity and privacy";
             return Some((keys::DATA_TRANSFER_PROTECTION.name(), what));
         }
+        let qualities = self.transfer_qualities();
+        let proves = self.has_kerberos() || self.get(&keys::ENCRYPT_DATA_TRANSFER);
+        if !qualities.is_empty() && !proves {
+            let what = "a protection that needs Kerberos, without which all goes in clear";
+            return Some((keys::DATA_TRANSFER_PROTECTION.name(), what));
+        }
         let algorithm = self.get(&keys::ENCRYPT_ALGORITHM);
         if algorithm.is_some_and(|name| !["3des", "rc4"].contains(&name.as_str())) {
             return Some((
@@ -94,7 +100,6 @@ mod tests {
     #[test]
     fn what_is_served_starts_and_all_else_is_named() {
         for (key, value) in [
-            ("dfs.data.transfer.protection", "Privacy, integrity"),
             ("dfs.encrypt.data.transfer", "true"),
             ("dfs.encrypt.data.transfer.algorithm", "rc4"),
             (
@@ -110,6 +115,11 @@ mod tests {
         ] {
             assert_eq!(refused(&[(key, value)]), None);
         }
+        let protection = ("dfs.data.transfer.protection", "Privacy, integrity");
+        let kerberos = ("hadoop.security.authentication", "kerberos");
+        assert_eq!(refused(&[protection, kerberos]), None);
+        let in_clear = refused(&[protection]).unwrap_or_default();
+        assert!(in_clear.contains("in clear"), "{in_clear}");
         for (key, value) in [
             ("dfs.data.transfer.protection", "privacy,secret"),
             ("dfs.encrypt.data.transfer.algorithm", "des"),

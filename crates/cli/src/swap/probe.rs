@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hayloft_client::{
     BlockRange, ClientSettings, CreateFile, FileClient, FileTransfer, FileUser, FileWriter,
-    LinkLimits, NameNodeGroup, NodeLink, RangeStream, StripeRoom, Turns,
+    LinkLimits, NameNodeGroup, NodeLink, NodeStream, RangeStream, StripeRoom, Turns,
 };
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 use hayloft_wire::proto::security::Token;
@@ -121,7 +121,7 @@ async fn read_one(node: &LiveNode, block: &ExtendedBlock) -> Result<u64, String>
         write: Some(SILENCE),
         packet: PACKET_MAX,
     };
-    let link = NodeLink::over(stream, node.transfer.clone(), limits);
+    let link = NodeLink::over(NodeStream::Plain(stream), node.transfer.clone(), limits);
     let range = BlockRange {
         block: block.clone(),
         token: Token::default(),

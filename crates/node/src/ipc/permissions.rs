@@ -131,14 +131,14 @@ impl Users {
         groups.iter().any(|group| listed(allowed, group))
     }
 
-    /// Whether a list has the user that a caller acts as.
-    pub(super) async fn in_list(&self, caller: &Caller, list: &AccessList) -> bool {
+    /// Whether a list has the user that a caller acts as; `None` where nobody knows its groups.
+    pub(super) async fn in_list(&self, caller: &Caller, list: &AccessList) -> Option<bool> {
         match self.short_name(caller) {
             Some(user) => {
                 list.has(&user, caller.real_user.is_some(), &self.groups)
                     .await
             }
-            None => *list == AccessList::Everyone,
+            None => Some(*list == AccessList::Everyone),
         }
     }
 }

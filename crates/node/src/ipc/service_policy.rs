@@ -123,7 +123,14 @@ impl ServicePolicy {
         }
         // A disk that hangs holds up this start alone.
         let read = tokio::task::spawn_blocking(move || {
-            let policy = current.over(FILE).map_err(|error| error.to_string())?;
+            let file = policy_file()?;
+            let policy = current.over(&file).map_err(|error| error.to_string())?;
+            if !current.has_file(&file) {
+                warn!(
+                    "{} is true and there is no {file}: every user may call this node",
+                    keys::SECURITY_AUTHORIZATION.name()
+                );
+            }
             SERVED
                 .iter()
                 .chain(&OF_OTHERS)
@@ -132,11 +139,15 @@ impl ServicePolicy {
         });
         let mut protocols = read.await.map_err(|error| error.to_string())??;
         for protocol in &mut protocols {
-            for hosts in [&mut protocol.hosts, &mut protocol.blocked_hosts] {
-                for host in hosts.resolve().await {
-                    let protocol = protocol.name;
-                    warn!(host, protocol, "{FILE} names a host that has no address");
-                }
+            for host in protocol.hosts.resolve().await {
+                let protocol = protocol.name;
+                warn!(host, protocol, "{FILE} lets a host in that has no address");
+            }
+            if let [host, ..] = &protocol.blocked_hosts.resolve().await[..] {
+                return Err(format!(
+                    "{FILE} blocks the host {host}, which has no address: mend the name, or give \
+                     its address"
+                ));
             }
         }
         Ok(Some(Self {
@@ -205,6 +216,18 @@ impl ServicePolicy {
     }
 }
 
+/// The name of the file with the lists. Hadoop's scripts give it by a property of the JVM.
+fn policy_file() -> Result<String, String> {
+    let name = std::env::var("HADOOP_POLICYFILE").unwrap_or_default();
+    match &*name {
+        "" => Ok(FILE.to_owned()),
+        name if name.contains('/') => Err(format!(
+            "HADOOP_POLICYFILE is {name}: name a file of the configuration's directory, without it"
+        )),
+        name => Ok(name.to_owned()),
+    }
+}
+
 impl OfProtocol {
     fn read(policy: &Configuration, name: &'static str, key: &str) -> Result<Self, String> {
         let hosts = |end, otherwise| read(policy, (key, end), otherwise, HostList::parse);
@@ -219,8 +242,9 @@ impl OfProtocol {
     }
 
     async fn allow(&self, caller: &Caller, users: &Users) -> bool {
-        users.in_list(caller, &self.users).await
-            && !users.in_list(caller, &self.blocked_users).await
+        // Where groups are not known, neither list lets anyone in.
+        users.in_list(caller, &self.users).await == Some(true)
+            && users.in_list(caller, &self.blocked_users).await == Some(false)
     }
 }
 

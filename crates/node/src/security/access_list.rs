@@ -40,21 +40,20 @@ impl AccessList {
     }
 
     /// Whether the list has a user, by its short name, or one of its groups. `proxied`: another
-    /// user acts for it.
-    pub(crate) async fn has(&self, user: &str, proxied: bool, known: &UserGroups) -> bool {
+    /// user acts for it. `None` where only its groups could tell, and nobody knows them.
+    pub(crate) async fn has(&self, user: &str, proxied: bool, known: &UserGroups) -> Option<bool> {
         let Self::Named { users, groups } = self else {
-            return true;
+            return Some(true);
         };
-        if users.contains(user) {
-            return true;
+        let proxy = || users.contains(&format!("{REAL_USER_OF}{user}"));
+        if users.contains(user) || (proxied && proxy()) {
+            return Some(true);
         }
-        if !groups.is_empty() {
-            let of_user = known.of(user).await;
-            if of_user.iter().any(|group| groups.contains(group)) {
-                return true;
-            }
+        if groups.is_empty() {
+            return Some(false);
         }
-        proxied && users.contains(&format!("{REAL_USER_OF}{user}"))
+        let of_user = known.if_told(user).await?;
+        Some(of_user.iter().any(|group| groups.contains(group)))
     }
 }
 
@@ -101,7 +100,7 @@ mod tests {
             for (user, may) in [("ann", ann), ("bob", bob), ("zoe", zoe)] {
                 assert_eq!(
                     list.has(user, false, &groups()).await,
-                    may,
+                    Some(may),
                     "{text:?} {user}"
                 );
             }
@@ -111,8 +110,8 @@ mod tests {
     #[tokio::test]
     async fn a_tilde_names_users_for_whom_others_act() {
         let list = AccessList::parse("~zoe").expect("a list");
-        assert!(list.has("zoe", true, &groups()).await);
-        assert!(!list.has("zoe", false, &groups()).await);
+        assert_eq!(list.has("zoe", true, &groups()).await, Some(true));
+        assert_eq!(list.has("zoe", false, &groups()).await, Some(false));
     }
 
     #[test]

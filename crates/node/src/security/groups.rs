@@ -13,6 +13,7 @@ use tracing::warn;
 
 use hayloft_conf::{Configuration, SharedConfig, keys};
 use hayloft_io::locks::lock;
+use hayloft_rpc::log_limit::words;
 
 /// Users whose groups are kept.
 const GROUPS_KEPT: usize = 1024;
@@ -37,36 +38,39 @@ impl UserGroups {
         }
     }
 
-    /// The groups of a user, by its short name.
+    /// The groups of a user, by its short name. One that cannot be looked up is in none.
     pub(crate) async fn of(&self, user: &str) -> Vec<String> {
+        self.if_told(user).await.unwrap_or_default()
+    }
+
+    /// As [`of`](Self::of); `None` when the user database does not tell. That is not kept.
+    pub(crate) async fn if_told(&self, user: &str) -> Option<Vec<String>> {
         if let Some(groups) = static_groups(&self.config.current(), user) {
-            return groups;
+            return Some(groups);
         }
         if let Some(groups) = self.known(user) {
-            return groups;
+            return Some(groups);
         }
         let _one_at_a_time = self.lookup.acquire().await;
         if let Some(groups) = self.known(user) {
-            return groups;
+            return Some(groups);
         }
         let name = user.to_owned();
         let found = tokio::task::spawn_blocking(move || look_up(&name));
-        let groups = match tokio::time::timeout(LOOKUP_TIMEOUT, found).await {
-            Ok(Ok(groups)) => groups,
-            _ => {
-                warn!(
-                    user,
-                    "the user database did not answer; taking the user as in no group"
-                );
-                Vec::new()
-            }
+        let found = tokio::time::timeout(LOOKUP_TIMEOUT, found).await;
+        let Some(groups) = found.ok().and_then(Result::ok).flatten() else {
+            warn!(
+                user = words(user),
+                "the user database does not tell the groups of a user"
+            );
+            return None;
         };
         let mut kept = lock(&self.kept);
         if kept.len() >= GROUPS_KEPT {
             kept.clear();
         }
         kept.insert(user.to_owned(), (Instant::now(), groups.clone()));
-        groups
+        Some(groups)
     }
 
     fn known(&self, user: &str) -> Option<Vec<String>> {
@@ -91,9 +95,10 @@ fn static_groups(config: &Configuration, user: &str) -> Option<Vec<String>> {
     })
 }
 
-fn look_up(user: &str) -> Vec<String> {
+/// The groups of a user, none of one that the system does not know. `None`: it cannot be asked.
+fn look_up(user: &str) -> Option<Vec<String>> {
     if user.is_empty() || user.starts_with('-') || user.contains('\0') {
-        return Vec::new();
+        return Some(Vec::new());
     }
     let output = Command::new("id")
         .args(["-Gn", "--", user])
@@ -101,15 +106,14 @@ fn look_up(user: &str) -> Vec<String> {
         .stderr(Stdio::null())
         .output();
     match output {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout)
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect(),
-        Ok(_) => Vec::new(),
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            Some(text.split_whitespace().map(str::to_owned).collect())
+        }
+        Ok(_) => Some(Vec::new()),
         Err(error) => {
-            warn!(%error, user, "cannot run 'id' to find the groups of a user; taking it as in \
-                none");
-            Vec::new()
+            warn!(%error, "cannot run 'id', which tells the groups of users");
+            None
         }
     }
 }

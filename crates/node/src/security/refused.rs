@@ -1,5 +1,6 @@
 //! Why a token is not believed.
 
+use hayloft_rpc::log_limit::words;
 use hayloft_wire::block_token::TokenError;
 use hayloft_wire::ids::ExtendedBlock;
 
@@ -10,13 +11,16 @@ pub enum TokenRefused {
     #[error("no NameNode has told this node yet whether it checks block tokens")]
     Undecided,
     /// No NameNode of the pool has handed keys out.
-    #[error("there are no keys of block tokens for the block pool {0}")]
+    #[error("there are no keys of block tokens for the block pool {}", words(.0))]
     NoKeys(String),
     /// The identifier is no identifier.
     #[error("unable to de-serialize the block token: {0}")]
     Identifier(#[from] TokenError),
     /// The token is for another block.
-    #[error("the block token of {pool}:{id} does not apply to the block {wanted}")]
+    #[error(
+        "the block token of {}:{id} does not apply to the block {wanted}",
+        words(pool)
+    )]
     OtherBlock {
         /// Pool that the token is for.
         pool: String,

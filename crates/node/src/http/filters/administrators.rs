@@ -48,7 +48,12 @@ impl Administrators {
             return user.proved || !config.has_kerberos();
         }
         match &user.name {
-            Some(name) => self.list.has(name, false, &self.groups).await,
+            // Apache's node believes a name that nobody proved.
+            Some(_) if config.has_kerberos() && !user.proved => false,
+            Some(name) => {
+                let is_listed = self.list.has(name, false, &self.groups).await;
+                is_listed.unwrap_or(false)
+            }
             None => false,
         }
     }
@@ -119,6 +124,10 @@ mod tests {
         let all = ("dfs.cluster.administrators", "*");
         assert!(may(&[on, all], Some("dr.who"), false).await);
         assert!(!may(&[on, all], None, false).await);
+        let kerberos = ("hadoop.security.authentication", "kerberos");
+        assert!(may(&[on, list, kerberos], Some("bob"), true).await);
+        assert!(!may(&[on, list, kerberos], Some("bob"), false).await);
+        assert!(!may(&[on, all, kerberos], Some("bob"), false).await);
         let group = ("dfs.cluster.administrators", " ops");
         assert!(may(&[on, group], Some("ann"), true).await);
     }

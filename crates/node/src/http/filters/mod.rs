@@ -110,20 +110,22 @@ impl WebFilters {
 
 /// The filter of a class; `None` for one that changes nothing here.
 fn filter(config: &Configuration, class: &str) -> Result<Option<Filter>, String> {
-    match class.rsplit('.').next() {
-        Some("StaticUserWebFilter") => {
+    // A class of the same name elsewhere may ask for a login.
+    match class {
+        "org.apache.hadoop.http.lib.StaticUserWebFilter" => {
             let user = config.get(&keys::HTTP_STATIC_USER);
             Ok(Some(Filter::StaticUser(user)))
         }
-        Some("AuthenticationFilterInitializer") => {
+        "org.apache.hadoop.security.AuthenticationFilterInitializer" => {
             let authentication = Authentication::of(config)?;
             Ok(Some(Filter::Authentication(Box::new(authentication))))
         }
         // It tells browsers that pages of other sites may read: without it they may not.
-        Some("HttpCrossOriginFilterInitializer") => Ok(None),
+        "org.apache.hadoop.security.HttpCrossOriginFilterInitializer" => Ok(None),
         _ => Err(format!(
             "{} ({}) has {class}, which this version does not have: take it out for this node; \
-             StaticUserWebFilter and AuthenticationFilterInitializer are served",
+             org.apache.hadoop.http.lib.StaticUserWebFilter and \
+             org.apache.hadoop.security.AuthenticationFilterInitializer are served",
             keys::HTTP_FILTERS.name(),
             config.origin(keys::HTTP_FILTERS.name())
         )),
