@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hayloft_client::login;
+use hayloft_rpc::RpcQuality;
 use hayloft_rpc::server::RpcServerSecurity;
 use hayloft_rpc::server::fault::RpcFault;
 use hayloft_wire::frame;
@@ -20,6 +21,8 @@ pub(super) struct Context {
     pub(super) users: Users,
     /// With what callers prove who they are; `None`: they are believed.
     pub(super) security: Option<Arc<RpcServerSecurity>>,
+    /// What protects calls of those who hold block tokens.
+    pub(super) qualities: Arc<[RpcQuality]>,
     pub(super) reconfiguration: Reconfiguration,
 }
 
@@ -28,6 +31,7 @@ impl Context {
         Self {
             users: Users::new(host.config().clone()),
             security: login::node_for_callers(&host.config().current()),
+            qualities: login::qualities(&host.config().current()),
             reconfiguration: Reconfiguration::default(),
             host,
         }

@@ -25,7 +25,7 @@ pub use server_principal::{
 };
 
 pub(crate) use off_threads::{BlockedCall, OffThreads, off_threads};
-pub(crate) use wrapping::Wrapping;
+pub(crate) use wrapping::{Layer, Wrapping};
 
 use std::sync::Arc;
 

@@ -62,7 +62,7 @@ proptest! {
                 qualities: [RpcQuality::Privacy].into(),
             })
         });
-        let mut session = Session::new(address, with_sasl, security);
+        let mut session = Session::new(address, with_sasl, security, None);
         let mut authorized = false;
         for frame in frames {
             match session.on_frame(frame) {
