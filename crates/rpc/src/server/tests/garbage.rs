@@ -73,6 +73,7 @@ proptest! {
                 }
                 Action::Call(..) => prop_assert!(authorized),
                 Action::Exchange { .. } => prop_assert!(secure),
+                Action::Believe(..) => prop_assert!(false, "there are no tokens"),
                 Action::Nothing | Action::Reply(_) => {}
                 Action::Close(_, fault) => {
                     prop_assert!(fault.is_fatal());
