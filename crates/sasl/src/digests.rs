@@ -108,11 +108,11 @@ impl Session<'_> {
 pub(crate) struct SessionKeys(Zeroizing<[u8; DIGEST]>);
 
 impl SessionKeys {
-    pub(crate) fn from_client(&self, cipher: Option<LayerCipher>) -> Direction {
+    pub(crate) fn client_to_server(&self, cipher: Option<LayerCipher>) -> Direction {
         self.direction(CLIENT_SIGNS, CLIENT_SEALS, cipher)
     }
 
-    pub(crate) fn from_server(&self, cipher: Option<LayerCipher>) -> Direction {
+    pub(crate) fn server_to_client(&self, cipher: Option<LayerCipher>) -> Direction {
         self.direction(SERVER_SIGNS, SERVER_SEALS, cipher)
     }
 
