@@ -234,8 +234,10 @@ fn of(
     }
 }
 
-/// None at all for a value that is none: then no connection is made. The start has refused it.
-fn qualities(config: &Configuration) -> Arc<[RpcQuality]> {
+/// What protects RPC (`hadoop.rpc.protection`), the most wanted first. None at all for a value that
+/// is none: then no connection is made. The start has refused it.
+#[must_use]
+pub fn qualities(config: &Configuration) -> Arc<[RpcQuality]> {
     RpcQuality::list(&config.get(&keys::RPC_PROTECTION))
         .unwrap_or_default()
         .into()

@@ -14,7 +14,8 @@ use super::prove_to_node::Protected;
 /// Bytes received at a time, and bytes that become one protected message.
 const PIECE: usize = 64 << 10;
 
-/// A connected stream; flushed, all that was written is sent. Without protection bytes go straight to the socket.
+/// A connected stream; flushed, all that was written is sent. Without protection bytes go straight
+/// to the socket.
 #[derive(Debug)]
 pub enum NodeStream {
     /// As they are.

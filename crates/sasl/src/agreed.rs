@@ -54,5 +54,5 @@ fn layer(
     if quality == SaslQuality::Authentication {
         return None;
     }
-    Some((keys.from_client(cipher), keys.from_server(cipher)))
+    Some((keys.client_to_server(cipher), keys.server_to_client(cipher)))
 }

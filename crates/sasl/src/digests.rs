@@ -3,11 +3,8 @@
 use md5_of_hmac::{Digest as _, Md5};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::layer::Direction;
+use super::layer::{DIGEST, Direction};
 use super::quality::{LayerCipher, SaslQuality};
-
-/// Bytes of a digest.
-pub(crate) const DIGEST: usize = 16;
 
 const CLIENT_SIGNS: &[u8] = b"Digest session key to client-to-server signing key magic constant";
 const SERVER_SIGNS: &[u8] = b"Digest session key to server-to-client signing key magic constant";
@@ -111,11 +108,11 @@ impl Session<'_> {
 pub(crate) struct SessionKeys(Zeroizing<[u8; DIGEST]>);
 
 impl SessionKeys {
-    pub(crate) fn from_client(&self, cipher: Option<LayerCipher>) -> Direction {
+    pub(crate) fn client_to_server(&self, cipher: Option<LayerCipher>) -> Direction {
         self.direction(CLIENT_SIGNS, CLIENT_SEALS, cipher)
     }
 
-    pub(crate) fn from_server(&self, cipher: Option<LayerCipher>) -> Direction {
+    pub(crate) fn server_to_client(&self, cipher: Option<LayerCipher>) -> Direction {
         self.direction(SERVER_SIGNS, SERVER_SEALS, cipher)
     }
 

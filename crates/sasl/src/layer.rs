@@ -21,10 +21,11 @@ use rc4::Rc4;
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
-use super::digests::DIGEST;
 use super::error::SaslError;
 use super::quality::LayerCipher;
 
+/// Bytes of a digest, and of keys that are made of one.
+pub(crate) const DIGEST: usize = 16;
 /// Bytes of a code.
 const CODE: usize = 10;
 /// What is between code and number.

@@ -30,8 +30,17 @@ impl<'a> DigestServer<'a> {
         Self::with_nonce(offer, fresh_nonce())
     }
 
-    pub(crate) fn with_nonce(offer: DigestOffer<'a>, nonce: String) -> Self {
+    /// Goes on with a handshake whose challenge had this [`nonce`](Self::nonce). It may be answered
+    /// once.
+    #[must_use]
+    pub fn with_nonce(offer: DigestOffer<'a>, nonce: String) -> Self {
         Self { offer, nonce }
+    }
+
+    /// What makes this challenge another one than all before.
+    #[must_use]
+    pub fn nonce(&self) -> &str {
+        &self.nonce
     }
 
     /// What the client is asked.

@@ -5,8 +5,8 @@ use super::keys;
 keys! {
     SECURITY_AUTHENTICATION: String = ("hadoop.security.authentication", "simple",
         "`simple` believes what callers say; `kerberos` has \
-         both sides prove who they are. Callers of the RPC port need a ticket: none is heard with \
-         a block token alone, as tasks of YARN without tickets have.");
+         both sides prove who they are. Callers of the RPC port need a ticket; with a block token \
+         they may ask how long its block is.");
     RPC_PROTECTION: String = ("hadoop.rpc.protection", "authentication",
         "With Kerberos, what protects RPC: `authentication`, `integrity` or `privacy`, or several \
          with commas, the most wanted first.");

@@ -25,7 +25,7 @@ use crate::ipc::Host;
 use crate::namenode::{ActorInfo, NameNodes, NodeLoad, NodeWork, Targets};
 use crate::outliers::{OutlierReports, Outliers};
 use crate::recovery::BlockRecovery;
-use crate::security::{Access, TokenRefused};
+use crate::security::{Access, BlockTokens, TokenRefused};
 use crate::snapshots::{SnapshotState, Snapshots};
 use crate::xceiver::{
     Activity, Settings, Throttles, XceiverStats, Xceivers, reconstruct, transfer_block,
@@ -126,6 +126,10 @@ impl Host for Node {
 
     fn registration(&self, pool: &PoolId) -> Option<DatanodeId> {
         self.namenodes().datanode_id(pool)
+    }
+
+    fn block_tokens(&self) -> Option<BlockTokens> {
+        Some(self.namenodes().block_tokens().clone())
     }
 
     fn check_reader(

@@ -39,7 +39,7 @@ pub(super) async fn call(
     request: Bytes,
 ) -> Result<Bytes, RpcFault> {
     match method {
-        "getReplicaVisibleLength" => visible_length(cx, &decode(request)?),
+        "getReplicaVisibleLength" => visible_length(cx, caller, &decode(request)?),
         "getBlockLocalPathInfo" => local_path(cx, caller, &decode(request)?),
         "getDatanodeInfo" => {
             decode::<GetDatanodeInfoRequest>(request)?;
@@ -112,6 +112,7 @@ async fn administer(cx: &Context, method: &str, request: Bytes) -> Result<Bytes,
 
 fn visible_length(
     cx: &Context,
+    caller: &Caller,
     request: &GetReplicaVisibleLengthRequest,
 ) -> Result<Bytes, RpcFault> {
     let block = ExtendedBlock::try_from(&request.block).map_err(impossible)?;
@@ -121,8 +122,7 @@ fn visible_length(
             "Datanode not registered. Try again later.",
         ));
     }
-    // No connection is opened with a token here yet: where tokens are on, all are refused.
-    let allowed = cx.host.check_reader(&block, None);
+    let allowed = cx.host.check_reader(&block, caller.token.as_deref());
     allowed.map_err(|refused| not_allowed(&refused))?;
     let Some(replica) = cx.host.store().replica(&block.pool, block.block.id) else {
         return Err(RpcFault::application(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hayloft_client::login;
+use hayloft_rpc::RpcQuality;
 use hayloft_rpc::server::fault::RpcFault;
 use hayloft_rpc::server::{Caller, RpcServerSecurity};
 use hayloft_wire::frame;
@@ -23,6 +24,8 @@ pub(super) struct Context {
     pub(super) policy: Option<ServicePolicy>,
     /// With what callers prove who they are; `None`: they are believed.
     pub(super) security: Option<Arc<RpcServerSecurity>>,
+    /// What protects calls of those who hold block tokens.
+    pub(super) qualities: Arc<[RpcQuality]>,
     pub(super) reconfiguration: Reconfiguration,
 }
 
@@ -32,6 +35,7 @@ impl Context {
             policy,
             users: Users::new(host.config().clone()),
             security: login::node_for_callers(&host.config().current()),
+            qualities: login::qualities(&host.config().current()),
             reconfiguration: Reconfiguration::default(),
             host,
         }

@@ -10,7 +10,7 @@ use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::DatanodeId;
 
-use crate::security::TokenRefused;
+use crate::security::{BlockTokens, TokenRefused};
 use hayloft_conf::{HostPort, SharedConfig};
 use hayloft_rpc::RpcError;
 
@@ -37,6 +37,11 @@ pub trait Host: Send + Sync + 'static {
 
     /// How this node is registered for the pool; `None` while it is not.
     fn registration(&self, pool: &PoolId) -> Option<DatanodeId>;
+
+    /// The block tokens of this node; `None`: callers cannot prove that they hold one.
+    fn block_tokens(&self) -> Option<BlockTokens> {
+        None
+    }
 
     /// Whether a caller may read the block, where block tokens are on. `proved`: the token that its
     /// connection was opened with.

@@ -34,17 +34,14 @@ impl Users {
     }
 
     /// The user of the node and members of `dfs.permissions.superusergroup` pass, and every user
-    /// when `dfs.permissions.enabled` is false.
+    /// when `dfs.permissions.enabled` is false. Who is known by a block token alone does not.
     pub(super) async fn require_superuser(&self, caller: &Caller) -> Result<(), RpcFault> {
         let config = self.config.current();
         if !config.get(&keys::PERMISSIONS_ENABLED) {
             return Ok(());
         }
-        let user = caller
-            .user
-            .as_deref()
-            .and_then(|user| self.names.of(user).ok());
-        let Some(user) = user else {
+        let user = caller.user.as_deref().filter(|_| caller.token.is_none());
+        let Some(user) = user.and_then(|user| self.names.of(user).ok()) else {
             return Err(RpcFault::access_denied("Permission denied."));
         };
         let named = match &self.names {
@@ -68,10 +65,12 @@ impl Users {
         if let ShortNames::Cut = self.names {
             return Ok(());
         }
+        // No ticket, no principal: a token has the user's name alone.
         let user = caller.user.as_deref().unwrap_or_default();
         let address = caller.address.ip();
         let config = self.config.current();
-        if caller.real_user.is_none() && login::is_datanode(&config, user, address).await {
+        let by_ticket = caller.real_user.is_none() && caller.token.is_none();
+        if by_ticket && login::is_datanode(&config, user, address).await {
             return Ok(());
         }
         Err(RpcFault::application(
@@ -94,6 +93,9 @@ impl Users {
 
     /// Whether the caller may act for the user it names, by `hadoop.proxyuser.*`.
     pub(super) async fn may_connect(&self, caller: &Caller) -> Result<(), String> {
+        if caller.token.is_some() {
+            return Ok(());
+        }
         let (Some(user), Some(real)) = (&caller.user, &caller.real_user) else {
             // A caller without a short name cannot be anyone here.
             let named = caller.user.as_deref().map(|user| self.names.of(user));
@@ -187,6 +189,7 @@ mod tests {
             user: Some(user.to_owned()),
             real_user: real.map(str::to_owned),
             protocol: None,
+            token: None,
             address: ([127, 0, 0, 1], 50_000).into(),
         }
     }
@@ -212,6 +215,11 @@ mod tests {
             ..caller("x", None)
         };
         assert!(users.require_superuser(&unnamed).await.is_err());
+        let by_token = Caller {
+            token: Some(std::sync::Arc::default()),
+            ..caller("hdfs", None)
+        };
+        assert!(users.require_superuser(&by_token).await.is_err());
     }
 
     /// What a node `dn/here@R` makes of callers that proved who they are.

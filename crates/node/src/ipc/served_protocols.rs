@@ -9,11 +9,38 @@ use super::context::Context;
 use super::{client_datanode, inter_datanode, reconfiguration_protocol};
 use hayloft_rpc::server::Service;
 use hayloft_rpc::server::fault::{RpcFault, java};
-use hayloft_rpc::server::{Caller, RpcCall, RpcServerSecurity};
+use hayloft_rpc::server::{Caller, RpcCall, RpcServerSecurity, RpcTokens, TokenPasswords};
+use hayloft_wire::block_token::BlockTokenIdentifier;
+use zeroize::Zeroizing;
+
+use crate::security::BlockTokens;
+
+/// What holders of block tokens have to know.
+struct Passwords(BlockTokens);
+
+impl TokenPasswords for Passwords {
+    fn password_of(
+        &self,
+        identifier: &[u8],
+    ) -> Result<(BlockTokenIdentifier, Zeroizing<Vec<u8>>), String> {
+        let known = self.0.token_password(identifier);
+        let known = known.map_err(|refused| refused.to_string())?;
+        let password = Zeroizing::new(known.password.expose().to_vec());
+        Ok((known.identifier, password))
+    }
+}
 
 impl Service for Context {
     fn security(&self) -> Option<Arc<RpcServerSecurity>> {
         self.security.clone()
+    }
+
+    fn tokens(&self) -> Option<RpcTokens> {
+        let tokens = self.host.block_tokens().filter(BlockTokens::are_on)?;
+        Some(RpcTokens {
+            passwords: Arc::new(Passwords(tokens)),
+            qualities: self.qualities.clone(),
+        })
     }
 
     async fn authorize(&self, caller: &Caller) -> Result<(), String> {

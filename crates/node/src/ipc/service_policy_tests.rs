@@ -33,6 +33,7 @@ fn caller(user: &str, real: Option<&str>) -> Caller {
     Caller {
         user: Some(user.to_owned()),
         real_user: real.map(str::to_owned),
+        token: None,
         protocol: None,
         address: ([127, 0, 0, 1], 50_000).into(),
     }

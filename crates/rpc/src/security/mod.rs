@@ -29,7 +29,7 @@ pub use server_principal::{
 pub use web_caller::{HTTP_SERVICE, WebCaller, accept_web_caller, web_principals};
 
 pub(crate) use off_threads::{BlockedCall, OffThreads, off_threads};
-pub(crate) use wrapping::Wrapping;
+pub(crate) use wrapping::{Layer, Wrapping};
 
 use std::sync::Arc;
 

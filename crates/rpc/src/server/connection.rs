@@ -96,7 +96,8 @@ async fn serve<S: Service>(
         return Err(End::Refused(header));
     };
     let security = shared.service.security();
-    let mut session = Session::new(address, sasl, security.clone());
+    let tokens = shared.service.tokens();
+    let mut session = Session::new(address, sasl, security.clone(), tokens);
     if let Some((last_words, fault)) = session.unproven() {
         shared.stats.refused.add(1);
         send(answers, last_words).await?;
@@ -134,14 +135,13 @@ async fn serve<S: Service>(
                 }
                 let proven = one_step(shared, exchange.as_mut(), answers, &token).await?;
                 if let Some(proven) = proven {
-                    wrapping.clone_from(&proven.wrapping);
-                    if let Some(wrapping) = &proven.wrapping {
-                        reader.unwrap_with(Arc::clone(wrapping));
-                    }
-                    reader.trust();
-                    session.prove(proven);
+                    wrapping = believe(reader, &mut session, proven);
                     exchange = None;
                 }
+            }
+            Action::Believe(proven, last) => {
+                send(answers, last).await?;
+                wrapping = believe(reader, &mut session, *proven);
             }
             Action::Reply(bytes) => send(answers, bytes).await?,
             Action::Close(last_words, fault) => {
@@ -162,6 +162,21 @@ async fn serve<S: Service>(
             }
         }
     }
+}
+
+/// Goes on as agreed with a client that has proved who it is; what wraps the frames to it.
+fn believe<S: Service>(
+    reader: &mut Reader<'_, S>,
+    session: &mut Session,
+    proven: Proven,
+) -> Option<Arc<Wrapping>> {
+    let wrapping = proven.wrapping.clone();
+    if let Some(wrapping) = &wrapping {
+        reader.unwrap_with(Arc::clone(wrapping));
+    }
+    reader.trust();
+    session.prove(proven);
+    wrapping
 }
 
 /// The next frame. A client of whom nothing is known has to have said who it is by `unknown_until`:

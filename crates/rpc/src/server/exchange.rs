@@ -1,12 +1,13 @@
 //! The server's side of a SASL exchange with Kerberos.
 //!
 //! After the tokens of Kerberos come the layers (RFC 4752): ours wrapped, the caller's choice
-//! wrapped. Each way of authentication is a [`Mechanism`]; this is the only one.
+//! wrapped. Callers with block tokens have an exchange of their own.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_gss::{GssContext, GssCredentials, GssError};
+use hayloft_wire::block_token::BlockTokenIdentifier;
 use hayloft_wire::rpc::{RpcErrorCode, SaslAuth, SaslState};
 
 use super::fault::{RpcFault, java};
@@ -69,6 +70,8 @@ impl Mechanism {
 #[derive(Clone)]
 pub(super) struct Proven {
     pub(super) principal: String,
+    /// By which it was proved; `None`: by a ticket.
+    pub(super) token: Option<Arc<BlockTokenIdentifier>>,
     pub(super) wrapping: Option<Arc<Wrapping>>,
 }
 
@@ -203,6 +206,7 @@ impl Exchange {
         let wrapping = wrapping.map_err(no_layer)?;
         let proven = Proven {
             principal,
+            token: None,
             wrapping,
         };
         Ok(Stepped {

@@ -9,6 +9,7 @@
 //! - `response_frames`: response frames: what the server puts on the wire
 //! - `run_calls`: calls on their way to their answers, and answers on their way out
 //! - `stats`: counts of what the RPC port does
+//! - `tokens`: callers who prove that they hold a block token
 //!
 //! What bounds it:
 //! - connections: [`Limits::connections`]; one more is closed at once,
@@ -35,10 +36,12 @@ mod run_calls;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 pub use exchange::RpcServerSecurity;
 pub use negotiation::{Caller, RpcCall};
 pub use stats::{CallTime, MethodTimes, RpcCount, RpcStats};
+pub use tokens::{RpcTokens, TokenPasswords};
 
 use std::future::Future;
 use std::io;
@@ -62,6 +65,11 @@ use crate::repeated_failures::AcceptTrouble;
 pub trait Service: Send + Sync + 'static {
     /// With what callers have to prove who they are; `None`: they are believed.
     fn security(&self) -> Option<Arc<RpcServerSecurity>> {
+        None
+    }
+
+    /// With what callers may prove that they hold a block token; `None`: they may not.
+    fn tokens(&self) -> Option<RpcTokens> {
         None
     }
 

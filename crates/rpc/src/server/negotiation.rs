@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hayloft_wire::block_token::BlockTokenIdentifier;
 use hayloft_wire::rpc::{
     self, BadRequest, CALL_CONTEXT, CALL_SASL, CONNECTION_HEADER_BYTES, IncomingFrame,
     IpcConnectionContext, MAGIC, RPC_VERSION, RpcErrorCode, RpcRequestHeader, RpcSasl, SaslAuth,
@@ -14,6 +15,7 @@ use hayloft_wire::rpc::{
 use super::exchange::{Proven, RpcServerSecurity};
 use super::fault::{RpcFault, java};
 use super::response_frames;
+use super::tokens::{self, RpcTokens, TokenChallenge};
 use crate::log_limit::words;
 use hayloft_wire::proto::rpc::UserInformation;
 
@@ -31,6 +33,8 @@ pub struct Caller {
     pub real_user: Option<String>,
     /// Java interface that the connection was opened for; `None` when the client did not say.
     pub protocol: Option<String>,
+    /// The block token that the caller proved to hold, and by which alone it is known.
+    pub token: Option<Arc<BlockTokenIdentifier>>,
     /// Where the connection comes from.
     pub address: SocketAddr,
 }
@@ -113,6 +117,8 @@ pub(super) enum Action {
         /// The token.
         token: Bytes,
     },
+    /// The caller has proved who it is: send this, then go on as agreed.
+    Believe(Box<Proven>, Bytes),
     /// Ask whether this caller may connect, then [`Session::admit`] or [`Session::reject`].
     Authorize(Caller),
     /// Send this and close: the client broke the protocol or may not connect.
@@ -125,6 +131,10 @@ pub(super) struct Session {
     address: SocketAddr,
     /// With Kerberos, callers have to prove who they are.
     security: Option<Arc<RpcServerSecurity>>,
+    /// Callers may prove to hold a token.
+    tokens: Option<RpcTokens>,
+    /// What was asked of one who may.
+    challenge: Option<TokenChallenge>,
     /// An exchange has begun.
     exchanging: bool,
     proven: Option<Proven>,
@@ -139,10 +149,13 @@ impl Session {
         address: SocketAddr,
         sasl: bool,
         security: Option<Arc<RpcServerSecurity>>,
+        tokens: Option<RpcTokens>,
     ) -> Self {
         Self {
             address,
             security,
+            tokens,
+            challenge: None,
             exchanging: false,
             proven: None,
             sasl_pending: sasl,
@@ -263,6 +276,14 @@ impl Session {
 
     /// The client chose one of the ways on offer, or guessed.
     fn initiate(&mut self, message: RpcSasl) -> Result<Action, RpcFault> {
+        if let ([auth], Some(challenge)) = (message.auths.as_slice(), self.challenge.take())
+            && *auth == tokens::auth()
+        {
+            let (proven, proof) = challenge.verify(&message.token.unwrap_or_default())?;
+            let last = RpcSasl::step(SaslState::Success, proof);
+            let last = rpc::encode_sasl_response(&last);
+            return Ok(Action::Believe(Box::new(proven), last));
+        }
         let offers = self.offers();
         match message.auths.as_slice() {
             [auth] if self.security.is_none() && auth.method == "SIMPLE" => {
@@ -298,7 +319,13 @@ impl Session {
 
     fn negotiate(&mut self) -> Action {
         self.negotiate_sent = true;
-        Action::Reply(rpc::encode_sasl_response(&RpcSasl::offer(self.offers())))
+        let mut offers = self.offers();
+        if let Some(tokens) = &self.tokens {
+            let (challenge, offered) = TokenChallenge::new(tokens.clone());
+            self.challenge = Some(challenge);
+            offers.insert(0, offered);
+        }
+        Action::Reply(rpc::encode_sasl_response(&RpcSasl::offer(offers)))
     }
 
     fn on_context(&self, context: IpcConnectionContext) -> Result<Action, RpcFault> {
@@ -316,6 +343,18 @@ impl Session {
             ));
         }
         let users = context.user_info.unwrap_or_default();
+        let token = self.proven.as_ref().and_then(|proven| proven.token.clone());
+        let other = |user: &&String| self.proven.as_ref().is_some_and(|p| p.principal != **user);
+        if let (Some(_), Some(user)) = (&token, users.effective_user.as_ref().filter(other)) {
+            // As with Apache's, a token is good for its own user alone.
+            return Err(unauthorized(
+                names::ACCESS_CONTROL_EXCEPTION,
+                format!(
+                    "Authenticated user doesn't match what the client claims to be ({})",
+                    words(user)
+                ),
+            ));
+        }
         let users = match &self.proven {
             None => users,
             // A client acts as whom it proved to be, or for whom its context names.
@@ -334,6 +373,7 @@ impl Session {
             user,
             real_user,
             protocol: context.protocol,
+            token,
             address: self.address,
         }))
     }

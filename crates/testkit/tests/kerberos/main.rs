@@ -56,6 +56,9 @@ fn main() -> ExitCode {
             on.case(name("leases_are_recovered_among_nodes"), |lab| {
                 lab.recovery()
             });
+            on.case(name("files_that_are_still_written_are_read"), |lab| {
+                lab.open_files()
+            });
             if protection == "privacy" {
                 on.case("callers_without_proof_are_refused", |lab| lab.unproven());
             }
@@ -191,6 +194,19 @@ impl Lab {
             self.fs.handle("abandon", "d")?;
             self.fs.recover_lease(&path, seconds(60))?;
             self.fs.check(&path, BLOCK / 2, seed)?;
+        }
+        passed()
+    }
+
+    /// Readers prove at the nodes' RPC ports that they hold the block's token.
+    fn open_files(&mut self) -> Result<Outcome> {
+        for seed in 0..6 {
+            let path = format!("/open-{seed}");
+            self.fs.create("o", &path, seed, json!({}))?;
+            self.fs.write("o", BLOCK / 2 + seed)?;
+            self.fs.handle("hflush", "o")?;
+            self.fs.check(&path, BLOCK / 2 + seed, seed)?;
+            self.fs.handle("close", "o")?;
         }
         passed()
     }

@@ -44,7 +44,14 @@ fn main() -> ExitCode {
             on.case(name("files_are_written_read_and_appended_to"), |lab| {
                 lab.files()
             });
-            on.case(name("large_files_come_through"), |lab| lab.large());
+            // Java's own 3DES is what these would wait for.
+            let blocks = if cipher == "aes" { 24 } else { 6 };
+            on.case(name("large_files_come_through"), move |lab| {
+                lab.large(blocks)
+            });
+            if cipher == "aes" {
+                on.case("connections_that_prove_nothing", |lab| lab.attacks());
+            }
             on.case(name("blocks_of_a_dead_node_are_copied"), |lab| {
                 lab.re_replication()
             });
@@ -54,7 +61,6 @@ fn main() -> ExitCode {
                 on.case("a_node_killed_mid_write_is_replaced", |lab| {
                     lab.killed_mid_write()
                 });
-                on.case("connections_that_prove_nothing", |lab| lab.attacks());
             }
         }
         Ok(())
@@ -78,7 +84,7 @@ impl Lab {
             .node(with_archive(Kind::Hayloft))
             .node(with_archive(Kind::Apache))
             .conf("dfs.blocksize", BLOCK)
-            .conf("dfs.client.socket-timeout", 10_000)
+            .conf("dfs.client.socket-timeout", 30_000)
             .conf("dfs.block.access.token.enable", true)
             .conf("dfs.encrypt.data.transfer", true);
         for (key, value) in keys {
@@ -102,8 +108,8 @@ impl Lab {
         passed()
     }
 
-    fn large(&mut self) -> Result<Outcome> {
-        let bytes = 24 * BLOCK + 1;
+    fn large(&mut self, blocks: u64) -> Result<Outcome> {
+        let bytes = blocks * BLOCK + 1;
         for replication in [1, 3] {
             let path = format!("/large-{replication}");
             self.fs
@@ -206,12 +212,10 @@ impl Lab {
             self.fs.handle("close", "w")?;
             self.fs.check(&path, total, 11)?;
         }
-        self.cluster.heal()?;
         passed()
     }
 
     fn attacks(&mut self) -> Result<Outcome> {
-        self.cluster.heal()?;
         let port = self.cluster.node(0).xfer();
         attacks::refused(&port)?;
         let stopped = attacks::a_thousand_stopped(&port)?;

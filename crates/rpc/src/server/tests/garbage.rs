@@ -62,7 +62,7 @@ proptest! {
                 qualities: [RpcQuality::Privacy].into(),
             })
         });
-        let mut session = Session::new(address, with_sasl, security);
+        let mut session = Session::new(address, with_sasl, security, None);
         let mut authorized = false;
         for frame in frames {
             match session.on_frame(frame) {
@@ -73,6 +73,7 @@ proptest! {
                 }
                 Action::Call(..) => prop_assert!(authorized),
                 Action::Exchange { .. } => prop_assert!(secure),
+                Action::Believe(..) => prop_assert!(false, "there are no tokens"),
                 Action::Nothing | Action::Reply(_) => {}
                 Action::Close(_, fault) => {
                     prop_assert!(fault.is_fatal());

@@ -16,7 +16,7 @@ fn session(announced: bool) -> Session {
         qualities: [RpcQuality::Privacy].into(),
     };
     let address = ([127, 0, 0, 1], 1).into();
-    Session::new(address, announced, Some(Arc::new(security)))
+    Session::new(address, announced, Some(Arc::new(security)), None)
 }
 
 fn frame(bytes: Bytes) -> Bytes {
@@ -44,6 +44,7 @@ fn offers(session: &mut Session) -> Vec<SaslAuth> {
 
 fn proven() -> Proven {
     Proven {
+        token: None,
         principal: "gate@REALM".to_owned(),
         wrapping: None,
     }
