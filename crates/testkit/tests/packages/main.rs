@@ -65,7 +65,7 @@ fn same_bytes() -> Result<Outcome> {
         let path = packages.dir.join("SHA256SUMS");
         fs::read_to_string(&path).map_err(TestkitError::file("reading", &path))
     };
-    let first = sums(&Packages::make()?)?;
+    let first = sums(&Packages::ready()?)?;
     expect_eq("checksums", sums(&Packages::make()?)?, first)?;
     passed()
 }
@@ -81,7 +81,7 @@ fn lintian() -> Result<Outcome> {
     if !has("lintian") {
         return Ok(Outcome::Skipped("no lintian".into()));
     }
-    let deb = Packages::make()?.file(".deb")?;
+    let deb = Packages::ready()?.file(".deb")?;
     mounts::run(
         Command::new("lintian")
             .args(["--fail-on", "error"])
@@ -94,7 +94,7 @@ fn rpm() -> Result<Outcome> {
     if !has("rpm2cpio") || !has("cpio") {
         return Ok(Outcome::Skipped("no rpm2cpio or cpio".into()));
     }
-    let rpm = Packages::make()?.file(".rpm")?;
+    let rpm = Packages::ready()?.file(".rpm")?;
     let dir = hayloft_testkit::hadoop::scratch("rpm-")?;
     let unpack = "rpm2cpio \"$1\" | cpio --extract --make-directories --quiet";
     mounts::run(
@@ -119,7 +119,7 @@ fn start() -> Result<Lab> {
     cluster.node(0).stop()?;
     let conf = cluster.node(0).conf_dir();
     let tar = repository_root().join("target/debian/root.tar");
-    let deb = Packages::make()?.file(".deb")?;
+    let deb = Packages::ready()?.file(".deb")?;
     let host = DebianHost::make(&tar, &deb, &cluster, &conf)?;
     Ok(Lab { cluster, fs, host })
 }
