@@ -49,8 +49,11 @@ impl Packages {
         Ok(Self { dir })
     }
 
-    /// Those of this run: packed once.
+    /// Those that `HAYLOFT_PACKAGES` names the directory of, else those of this run: packed once.
     pub fn ready() -> Result<Self> {
+        if let Some(dir) = std::env::var_os("HAYLOFT_PACKAGES") {
+            return Ok(Self { dir: dir.into() });
+        }
         static PACKED: Mutex<Option<PathBuf>> = Mutex::new(None);
         let mut packed = PACKED.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = match packed.take() {
