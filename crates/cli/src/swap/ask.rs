@@ -120,9 +120,8 @@ fn view(address: &str, own: &OwnNode) -> Result<Option<NameServiceView>, String>
     }
     let info = bean("NameNodeInfo")?;
     let text = |name: &str| info[name].as_str().unwrap_or_default().to_owned();
-    let nodes = |name: &str| {
-        let nodes: Map<String, Value> = serde_json::from_str(&text(name)).unwrap_or_default();
-        nodes
+    let nodes = |name: &str| -> Map<String, Value> {
+        serde_json::from_str(&text(name)).unwrap_or_default()
     };
     let gone = |of: &Value| of["decommissioned"] != true;
     let dead = nodes("DeadNodes").into_iter();

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hayloft_client::{
     BlockRange, ClientSettings, CreateFile, FileClient, FileTransfer, FileUser, FileWriter,
@@ -25,8 +25,12 @@ const READ_MAX: u64 = 4 << 20;
 const SILENCE: Duration = Duration::from_secs(30);
 /// Bytes of the largest packet.
 const PACKET_MAX: u32 = 16 << 20;
-/// Where several nodes have one address, its NameNode may choose another: so many files are tried.
-const WRITES_MAX: u32 = 20;
+/// Files of the first try, and of a second one: where several nodes have one address, its NameNode
+/// may choose another.
+const WRITES: [u32; 2] = [1, 19];
+/// Apache's node counts anew on its web port every 10 s.
+const COUNTED_WITHIN: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(500);
 const WRITTEN: &[u8] = b"written by `hayloft swap` to see whether the node takes a block\n";
 
 /// A replica on a directory.
@@ -38,21 +42,23 @@ pub struct OldBlock {
 
 /// Blocks on the directories, spread over them; at most [`READ`].
 pub fn blocks_on(volumes: &[PathBuf]) -> Vec<OldBlock> {
-    let mut found = Vec::new();
     let each = READ.div_ceil(volumes.len().max(1));
+    let mut all = Vec::new();
     for volume in volumes {
-        let before = found.len();
+        let (mut found, mut seen) = (Vec::new(), 0);
         for (pool, dir) in pools(volume) {
             folders(&dir, 2, &mut |folder| {
-                let left = each.saturating_sub(found.len() - before);
-                // A few of a folder, so that many folders are seen.
-                found.extend(blocks_in(folder, &pool).take(left.min(2)));
-                left > 0
+                found.extend(blocks_in(folder, &pool).take(each).enumerate());
+                seen += 1;
+                seen < each
             });
         }
+        // The first of each folder, then the second ones.
+        found.sort_by_key(|(rank, _)| *rank);
+        all.extend(found.into_iter().take(each).map(|(_, block)| block));
     }
-    found.truncate(READ);
-    found
+    all.truncate(READ);
+    all
 }
 
 fn entries(dir: &Path) -> impl Iterator<Item = (String, PathBuf)> + use<> {
@@ -145,18 +151,24 @@ async fn read_one(node: &LiveNode, block: &ExtendedBlock) -> Result<u64, String>
 /// In words.
 pub fn write(host: &SwapHost, node: &LiveNode) -> Result<(), String> {
     let before = ask::counts(&node.web)?.blocks_written;
-    runtime()?.block_on(async {
-        for number in 0..WRITES_MAX {
+    let mut number = 0;
+    for count in WRITES {
+        for _ in 0..count {
+            number += 1;
             let path = format!("/tmp/.hayloft-swap-{}-{number}", std::process::id());
-            write_one(host, &path).await?;
+            runtime()?.block_on(write_one(host, &path))?;
+        }
+        let began = Instant::now();
+        while began.elapsed() < COUNTED_WITHIN {
             if ask::counts(&node.web)?.blocks_written > before {
                 return Ok(());
             }
+            std::thread::sleep(PAUSE);
         }
-        Err(format!(
-            "{WRITES_MAX} blocks were written, and none came to this node"
-        ))
-    })
+    }
+    Err(format!(
+        "{number} blocks were written, and none came to this node"
+    ))
 }
 
 async fn write_one(host: &SwapHost, path: &str) -> Result<(), String> {
@@ -235,8 +247,23 @@ mod tests {
             found.iter().map(|old| old.of.block.id / 10).collect();
         assert_eq!(
             folders.len(),
-            5,
-            "two of each folder, ten of each directory"
+            10,
+            "one of each folder, ten of each directory"
+        );
+        let few = [volumes[0].join("current/BP-1/current/finalized/subdir0")];
+        assert!(blocks_on(&few).is_empty(), "no directory of a node");
+        let place = dir
+            .path()
+            .join("c/current/BP-1/current/finalized/subdir0/subdir0");
+        fs::create_dir_all(&place).expect("made");
+        for id in 0..30 {
+            fs::write(place.join(format!("blk_{id}")), "x").expect("written");
+            fs::write(place.join(format!("blk_{id}_1001.meta")), "").expect("written");
+        }
+        assert_eq!(
+            blocks_on(&[dir.path().join("c")]).len(),
+            READ,
+            "of one folder"
         );
         let first = &found[0].of;
         assert_eq!(first.block.generation_stamp, 1001);

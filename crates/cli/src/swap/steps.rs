@@ -14,6 +14,8 @@ use super::{probe, profile};
 
 /// Between two looks at a node that starts.
 const PAUSE: Duration = Duration::from_millis(500);
+/// For a node that is started again, until it holds its directories.
+const AGAIN_WITHIN: Duration = Duration::from_secs(60);
 /// Seconds without a heartbeat that a node which serves does not have.
 const CONTACT_MAX: u64 = 30;
 /// Bytes that a directory has to have free: the log and the notes of a start.
@@ -87,6 +89,7 @@ fn turn(host: &SwapHost, wanted: Turnover, report: &mut SwapReport) -> Option<()
     let changed = change(host, &host.again, wanted.to);
     let changed = changed.map(|()| format!("{name} was started"));
     if !report.try_step("change", changed) {
+        await_any(host);
         return Some(());
     }
     if serves(host, wanted, &before, report) {
@@ -280,6 +283,14 @@ fn await_live(
             }
             Err(_) => std::thread::sleep(PAUSE),
         }
+    }
+}
+
+/// Waits for the node that was started again: it holds its directories some seconds later.
+fn await_any(host: &SwapHost) {
+    let began = Instant::now();
+    while began.elapsed() < AGAIN_WITHIN && matches!(running(&host.volumes), Ok(None)) {
+        std::thread::sleep(PAUSE);
     }
 }
 

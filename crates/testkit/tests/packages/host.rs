@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Stands for Hadoop's own.
@@ -48,6 +49,21 @@ impl Packages {
         Ok(Self { dir })
     }
 
+    /// Those that `HAYLOFT_PACKAGES` names the directory of, else those of this run: packed once.
+    pub fn ready() -> Result<Self> {
+        if let Some(dir) = std::env::var_os("HAYLOFT_PACKAGES") {
+            return Ok(Self { dir: dir.into() });
+        }
+        static PACKED: Mutex<Option<PathBuf>> = Mutex::new(None);
+        let mut packed = PACKED.lock().unwrap_or_else(PoisonError::into_inner);
+        let dir = match packed.take() {
+            Some(dir) => dir,
+            None => Self::make()?.dir,
+        };
+        *packed = Some(dir.clone());
+        Ok(Self { dir })
+    }
+
     /// The one with this ending.
     pub fn file(&self, ending: &str) -> Result<PathBuf> {
         let entries = fs::read_dir(&self.dir).map_err(TestkitError::file("reading", &self.dir))?;
@@ -80,6 +96,9 @@ impl DebianHost {
                 .arg("-C")
                 .arg(root.path()),
         )?;
+        // The host's own name has an address.
+        fs::copy("/etc/hosts", root.path().join("etc/hosts"))
+            .map_err(TestkitError::file("copying", "/etc/hosts"))?;
         let java = fs::canonicalize(java_home()?).map_err(TestkitError::file("finding", "java"))?;
         let mut shared = vec![
             PathBuf::from("/dev"),

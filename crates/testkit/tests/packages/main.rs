@@ -65,7 +65,7 @@ fn same_bytes() -> Result<Outcome> {
         let path = packages.dir.join("SHA256SUMS");
         fs::read_to_string(&path).map_err(TestkitError::file("reading", &path))
     };
-    let first = sums(&Packages::make()?)?;
+    let first = sums(&Packages::ready()?)?;
     expect_eq("checksums", sums(&Packages::make()?)?, first)?;
     passed()
 }
@@ -81,7 +81,7 @@ fn lintian() -> Result<Outcome> {
     if !has("lintian") {
         return Ok(Outcome::Skipped("no lintian".into()));
     }
-    let deb = Packages::make()?.file(".deb")?;
+    let deb = Packages::ready()?.file(".deb")?;
     mounts::run(
         Command::new("lintian")
             .args(["--fail-on", "error"])
@@ -94,7 +94,7 @@ fn rpm() -> Result<Outcome> {
     if !has("rpm2cpio") || !has("cpio") {
         return Ok(Outcome::Skipped("no rpm2cpio or cpio".into()));
     }
-    let rpm = Packages::make()?.file(".rpm")?;
+    let rpm = Packages::ready()?.file(".rpm")?;
     let dir = hayloft_testkit::hadoop::scratch("rpm-")?;
     let unpack = "rpm2cpio \"$1\" | cpio --extract --make-directories --quiet";
     mounts::run(
@@ -119,7 +119,7 @@ fn start() -> Result<Lab> {
     cluster.node(0).stop()?;
     let conf = cluster.node(0).conf_dir();
     let tar = repository_root().join("target/debian/root.tar");
-    let deb = Packages::make()?.file(".deb")?;
+    let deb = Packages::ready()?.file(".deb")?;
     let host = DebianHost::make(&tar, &deb, &cluster, &conf)?;
     Ok(Lab { cluster, fs, host })
 }
@@ -172,6 +172,11 @@ impl Lab {
         passed()
     }
 
+    /// Hadoop's shell started it, and not the cluster.
+    fn wait_live(&mut self) -> Result<()> {
+        self.cluster.namenode(0).wait_live(1, seconds(60))
+    }
+
     fn put(&self, path: &str, seed: u64) -> Result<()> {
         self.fs
             .put(path, 30 * BLOCK + 777, seed, serde_json::json!({}))
@@ -187,7 +192,7 @@ impl Lab {
         expect_eq("no node", self.host.daemon("status")?, 3)?;
         expect_eq("a start", self.host.daemon("start")?, 0)?;
         self.host.wait_runs(Some("apache"), seconds(60))?;
-        self.cluster.wait_all_live()?;
+        self.wait_live()?;
         self.put("/by-apache", 1)?;
         self.check(&[("/by-apache", 1)])?;
         passed()
@@ -254,7 +259,7 @@ impl Lab {
         expect(report["runs"].is_null(), || report.to_string())?;
         expect_eq("a start", self.host.daemon("start")?, 0)?;
         self.host.wait_runs(Some("hayloft"), seconds(60))?;
-        self.cluster.wait_all_live()?;
+        self.wait_live()?;
         let entries = fs::read_dir(&self.host.logs)
             .into_iter()
             .flatten()
@@ -302,7 +307,7 @@ impl Lab {
         expect(report["runs"]["node"] == "apache", || report.to_string())?;
         expect(report["starts_next"] == "apache", || report.to_string())?;
         expect(report["went_back"] == sleeps, || report.to_string())?;
-        self.cluster.wait_all_live()?;
+        self.wait_live()?;
         self.check(&[("/by-apache", 1), ("/by-ours", 2)])?;
         passed()
     }
@@ -319,7 +324,7 @@ impl Lab {
             // What it began is at its end once the other node comes no more.
             std::thread::sleep(seconds(12));
             self.host.wait_runs(None, seconds(90))?;
-            self.cluster.wait_all_live()?;
+            self.wait_live()?;
             self.check(&[("/by-apache", 1), ("/by-ours", 2)])?;
             let (code, report) = self.host.swap(&["out"])?;
             expect(code == 0, || report.to_string())?;
