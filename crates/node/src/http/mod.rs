@@ -153,6 +153,19 @@ fn router(host: Arc<dyn WebHost>, filters: Arc<WebFilters>) -> Router {
         .layer(axum::middleware::map_response(with_headers))
         .merge(webhdfs::router(Arc::clone(&host)))
         .layer(from_fn_with_state(host, webhdfs::guard))
+        .layer(axum::middleware::map_request(with_a_head_that_fits))
+}
+
+/// The server reads ahead, and so takes heads that are up to twice as long.
+async fn with_a_head_that_fits(request: Request) -> Result<Request, StatusCode> {
+    let headers = request.headers().iter();
+    let headers: usize = headers
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    match headers + request.uri().path().len() <= server::HEAD_BYTES_MAX {
+        true => Ok(request),
+        false => Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+    }
 }
 
 /// `hadoop daemonlog` asks for `OPTIONS` first, and does without the page when that is refused.

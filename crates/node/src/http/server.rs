@@ -34,7 +34,7 @@ const WRITE_WITHIN: Duration = Duration::from_secs(60);
 /// Threads: one for scrapes while files are on their way through the other.
 const THREADS: usize = 2;
 /// Bytes of a request's head, as Hadoop has it: tickets may carry groups of a directory.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Headers in it.
 const HEADERS_MAX: usize = 100;
 

@@ -5,6 +5,7 @@
 //! a stock client fetches a new token or key then, and comes again.
 
 use std::io;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hayloft_client::{
@@ -29,6 +30,10 @@ use zeroize::Zeroizing;
 use crate::security::{TokenPassword, TokenRefused};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::settings::Settings;
+
+/// How long keys of a pool are waited for: less than a handshake may take, so that the client hears
+/// that there are none.
+const READY_WITHIN: Duration = Duration::from_secs(15);
 
 /// Why a client is not served.
 #[derive(Debug, thiserror::Error)]
@@ -240,7 +245,7 @@ impl Handshake<'_> {
     /// Keys come with the registration of a pool. After a start clients may come first.
     async fn wait_for(&self, pool: &str) {
         if let Ok(pool) = PoolId::new(pool) {
-            let _looked_at_again = self.x.wait_ready(&pool).await;
+            let _looked_at_again = timeout(READY_WITHIN, self.x.wait_ready(&pool)).await;
         }
     }
 

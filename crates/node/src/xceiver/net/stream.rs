@@ -283,26 +283,31 @@ impl ProtectedSocket {
 }
 
 impl Incoming {
-    /// Has something opened, or says that the stream is at its end.
+    /// Has something opened, or says that the stream is at its end. A read that completes no message
+    /// is refused as one of nothing: the peer holds no thread with messages that are empty.
     fn receive(&mut self, tcp: &TcpStream) -> io::Result<bool> {
-        while self.opened.is_empty() {
-            self.raw.reserve(RECEIVE);
-            match tcp.try_read_buf(&mut (&mut self.raw).limit(RECEIVE)) {
-                Ok(0) if self.raw.is_empty() => return Ok(false),
-                // An end within a message was not the other side's.
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
-                Err(error) => {
-                    if self.raw.is_empty() {
-                        self.raw = BytesMut::new(); // An idle connection holds no memory.
-                    }
-                    return Err(error);
-                }
-            }
-            let opening = self.layer.open(&mut self.raw, &mut self.opened);
-            opening.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        if !self.opened.is_empty() {
+            return Ok(true);
         }
-        Ok(true)
+        self.raw.reserve(RECEIVE);
+        match tcp.try_read_buf(&mut (&mut self.raw).limit(RECEIVE)) {
+            Ok(0) if self.raw.is_empty() => return Ok(false),
+            // An end within a message was not the other side's.
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {}
+            Err(error) => {
+                if self.raw.is_empty() {
+                    self.raw = BytesMut::new(); // An idle connection holds no memory.
+                }
+                return Err(error);
+            }
+        }
+        let opening = self.layer.open(&mut self.raw, &mut self.opened);
+        opening.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        match self.opened.is_empty() {
+            true => would_block(),
+            false => Ok(true),
+        }
     }
 
     fn take(&mut self, len: usize) -> BytesMut {
