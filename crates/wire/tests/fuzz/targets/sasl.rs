@@ -40,7 +40,7 @@ fn agreed(quality: SaslQuality) -> Agreed {
 
 /// Challenges, answers and protected messages. No one knows the nonce of a server or the password
 /// of a client here, so that nothing may be believed.
-pub fn sasl(data: &[u8]) {
+pub fn check(data: &[u8]) {
     assert!(DigestServer::new(OFFER).response(data).is_err());
     if let Ok(answer) = client().answer(data) {
         assert!(answer.finish(data).is_err());
