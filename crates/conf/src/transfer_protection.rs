@@ -11,7 +11,7 @@ const PLAIN_RESOLVERS: [&str; 2] = [
 
 /// Keys that name a resolver.
 const RESOLVERS: [&str; 3] = [
-    "dfs.trustedchannel.resolver.class",
+    keys::TRUSTED_CHANNELS.name(),
     "dfs.data.transfer.saslproperties.resolver.class",
     "hadoop.security.saslproperties.resolver.class",
 ];

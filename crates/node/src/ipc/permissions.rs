@@ -133,7 +133,7 @@ impl Users {
         groups.iter().any(|group| listed(allowed, group))
     }
 
-    /// Whether a list has the user that a caller acts as; `None` where nobody knows its groups.
+    /// Whether a list has the user that a caller acts as; `None` where its groups are unknown.
     pub(super) async fn in_list(&self, caller: &Caller, list: &AccessList) -> Option<bool> {
         match self.short_name(caller) {
             Some(user) => {

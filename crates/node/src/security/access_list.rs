@@ -40,7 +40,7 @@ impl AccessList {
     }
 
     /// Whether the list has a user, by its short name, or one of its groups. `proxied`: another
-    /// user acts for it. `None` where only its groups could tell, and nobody knows them.
+    /// user acts for it. `None` where only its groups could tell, and they are unknown.
     pub(crate) async fn has(&self, user: &str, proxied: bool, known: &UserGroups) -> Option<bool> {
         let Self::Named { users, groups } = self else {
             return Some(true);

@@ -180,7 +180,7 @@ fn start() -> Result<Lab> {
     start_as(Cluster::builder("web"))
 }
 
-/// Apache's node collects its metrics for a sink then, and means of `/jmx` are those of other times.
+/// Apache's node collects its metrics for a sink then, and `/jmx` has the means of other times.
 fn start_with_stock_names() -> Result<Lab> {
     start_as(Cluster::builder("web-stock-names").conf("hadoop.prometheus.endpoint.enabled", true))
 }

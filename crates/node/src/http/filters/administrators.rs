@@ -48,7 +48,7 @@ impl Administrators {
             return user.proved || !config.has_kerberos();
         }
         match &user.name {
-            // Apache's node believes a name that nobody proved.
+            // Apache's node believes a name without proof.
             Some(_) if config.has_kerberos() && !user.proved => false,
             Some(name) => {
                 let is_listed = self.list.has(name, false, &self.groups).await;

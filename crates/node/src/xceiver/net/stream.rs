@@ -283,8 +283,8 @@ impl ProtectedSocket {
 }
 
 impl Incoming {
-    /// Has something opened, or says that the stream is at its end. A read that completes no message
-    /// is refused as one of nothing: the peer holds no thread with messages that are empty.
+    /// Has something opened, or says that the stream is at its end. A read that completes no
+    /// message is refused as one of nothing: empty messages hold no thread.
     fn receive(&mut self, tcp: &TcpStream) -> io::Result<bool> {
         if !self.opened.is_empty() {
             return Ok(true);
