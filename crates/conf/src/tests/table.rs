@@ -75,6 +75,7 @@ fn every_key_has_an_effect_or_says_that_it_has_none() {
         "kerberos.rs",
         "namenodes.rs",
         "review.rs",
+        "transfer_protection.rs",
         "virtual_nodes.rs",
         "volume_settings.rs",
         "web_address.rs",
