@@ -12,7 +12,7 @@ const PLAIN_RESOLVERS: [&str; 2] = [
 /// Keys that name a resolver.
 const RESOLVERS: [&str; 3] = [
     keys::TRUSTED_CHANNELS.name(),
-    "dfs.data.transfer.saslproperties.resolver.class",
+    keys::TRANSFER_PROPERTIES.name(),
     "hadoop.security.saslproperties.resolver.class",
 ];
 
@@ -81,10 +81,10 @@ impl Configuration {
         if set(mechanism).is_some_and(|name| name != "DIGEST-MD5") {
             return Some((mechanism, "a mechanism of SASL other than DIGEST-MD5"));
         }
-        let downstream = "dfs.encrypt.data.overwrite.downstream.derived.qop";
-        set(downstream)
-            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
-            .then_some((downstream, "another protection for the rest of a pipeline"))
+        self.get(&keys::DOWNSTREAM_QUALITY).then_some((
+            keys::DOWNSTREAM_QUALITY.name(),
+            "another protection for the rest of a pipeline",
+        ))
     }
 }
 
