@@ -127,7 +127,7 @@ impl Lab {
     }
 
     /// A call to the RPC port of each node.
-    fn ask_rpc(&mut self) -> Result<()> {
+    pub fn ask_rpc(&mut self) -> Result<()> {
         for node in [OURS, STOCK] {
             let ipc = self.cluster.node(node).ipc();
             self.fs.dfsadmin(&["-getDatanodeInfo", &ipc])?;
@@ -242,7 +242,7 @@ impl Lab {
         for name in ["ReceivedBytes", "SentBytes", "RpcAuthorizationSuccesses"] {
             expect(by(name) > 0, || format!("{name} did not grow: {after}"))?;
         }
-        let methods = self.bean_of(OURS, "RpcDetailedActivityForPort")?;
+        let methods = self.bean_of(OURS, "RpcDetailedActivityForPort-")?;
         let calls = methods["GetDatanodeInfoNumOps"].as_u64();
         expect(calls > Some(0), || methods.to_string())?;
         passed()

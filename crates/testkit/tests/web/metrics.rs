@@ -122,6 +122,8 @@ impl Lab {
             .filter(|word| ASKED.iter().any(|begins| word.starts_with(begins)))
             .collect();
         expect(asked.len() > 12, || format!("{asked:?}"))?;
+        // Without a call there is no metric of calls.
+        self.ask_rpc()?;
         for (node, wanted) in [(OURS, &ASKED[..]), (STOCK, &ASKED[1..])] {
             let text = http::get(self.web(node), "/prom")?;
             let has = |name: &str| {
