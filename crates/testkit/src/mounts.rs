@@ -288,7 +288,11 @@ pub fn loop_device(file: &Path) -> Result<PathBuf> {
         .args(["--find", "--show", "--direct-io=on"])
         .arg(file))?;
     let device = PathBuf::from(said.trim());
-    if device.starts_with("/dev") {
+    if let Ok(name) = device.strip_prefix("/dev") {
+        // The kernel keeps what a test that was killed wrote there, for the next file on the
+        // device. Without a cache it sends no flush, and a cut takes what was synced.
+        let queue = Path::new("/sys/block").join(name).join("queue/write_cache");
+        std::fs::write(&queue, "write back").map_err(TestkitError::file("writing", &queue))?;
         return Ok(device);
     }
     Err(TestkitError::Talk(format!(
