@@ -32,7 +32,9 @@ pub enum TransferProof {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferProtection {
     encrypt: bool,
-    /// The most wanted first; empty without Kerberos.
+    /// There is Kerberos, and a protection is asked for.
+    proves: bool,
+    /// The most wanted first. A name of none is none: then nothing can be agreed on.
     qualities: Arc<[SaslQuality]>,
     /// What this side wants as a client.
     ciphers: Arc<[LayerCipher]>,
@@ -48,7 +50,6 @@ impl TransferProtection {
     #[must_use]
     pub fn from_config(config: &Configuration) -> Self {
         let names = config.transfer_qualities();
-        let names = names.iter().filter(|_| config.has_kerberos());
         let quality = |name: &String| match name.as_str() {
             "authentication" => Some(SaslQuality::Authentication),
             "integrity" => Some(SaslQuality::Integrity),
@@ -65,7 +66,8 @@ impl TransferProtection {
         let length = KeyLength::of_bits(config.get(&keys::ENCRYPT_KEY_BITS));
         Self {
             encrypt,
-            qualities: names.filter_map(quality).collect(),
+            proves: config.has_kerberos() && !names.is_empty(),
+            qualities: names.iter().filter_map(quality).collect(),
             ciphers: ciphers.into(),
             counter: suite.and(length),
             own_port: u32::from(config.get(&keys::DATANODE_ADDRESS).port),
@@ -87,7 +89,7 @@ impl TransferProtection {
     pub fn towards(&self, port: u32) -> TransferProof {
         if self.encrypt {
             TransferProof::EncryptionKey
-        } else if self.qualities.is_empty() || port < PRIVILEGED_BELOW {
+        } else if !self.proves || port < PRIVILEGED_BELOW {
             TransferProof::None
         } else {
             TransferProof::BlockToken
@@ -169,6 +171,9 @@ mod tests {
             );
             assert_eq!(found, (own, low, high), "{properties:?}");
         }
+        let unknown = with(&[KERBEROS, ("dfs.data.transfer.protection", "secrecy")]);
+        assert_eq!(unknown.towards(9866), BlockToken, "nothing goes in clear");
+        assert_eq!(unknown.qualities(BlockToken), []);
         let protection = with(&[KERBEROS, quality]);
         let wanted = [SaslQuality::Privacy, SaslQuality::Integrity];
         assert_eq!(protection.qualities(BlockToken), wanted);

@@ -62,6 +62,18 @@ pub enum ProtectedIn {
 }
 
 impl ProtectedIn {
+    /// The length on the wire of the message at the front of `raw`, as far as that is known; 0
+    /// where there are no messages.
+    #[must_use]
+    pub fn announced(&self, raw: &[u8]) -> usize {
+        match self {
+            Self::Messages { .. } => raw.first_chunk::<LENGTH>().map_or(0, |length| {
+                usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX)
+            }),
+            Self::Bytes(_) => 0,
+        }
+    }
+
     /// Moves what is complete in `raw` to the end of `opened`.
     ///
     /// # Errors

@@ -138,7 +138,7 @@ async fn opened(x: &Xceivers, settings: &Settings, stream: std::net::TcpStream) 
         accepted = handshake::accept(x, settings, &mut stream) => accepted,
     };
     match accepted {
-        Ok(protected) => Conn::new(stream, protected, settings)
+        Ok(protected) => Conn::new(stream, protected, x.memory(), settings)
             .inspect_err(gone)
             .ok(),
         Err(refused) => {

@@ -13,16 +13,17 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
 use hayloft_client::Protected;
+use hayloft_io::BufferPool;
 use hayloft_wire::frame;
 use hayloft_wire::schema::WireMessage;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::activity::nanos;
 use crate::xceiver::error::XferError;
-use crate::xceiver::net::silence_limit::within;
+use crate::xceiver::net::silence_limit::{silence, within};
 use crate::xceiver::net::stream::{self, NetStream};
 use crate::xceiver::settings::Settings;
 
@@ -55,19 +56,21 @@ fn some(limit: Duration) -> Option<Duration> {
 }
 
 impl Conn {
-    /// Takes over an accepted or connected socket, behind its handshake if there was one.
+    /// Takes over an accepted or connected socket, behind its handshake if there was one. Long
+    /// protected messages are counted as part of `memory`.
     ///
     /// # Errors
     /// The peer is gone already.
     pub fn new(
         stream: TcpStream,
         protected: Option<Protected>,
+        memory: &BufferPool,
         settings: &Settings,
     ) -> io::Result<Self> {
         let peer = stream.peer_addr()?;
         stream::set_options(&stream, settings)?;
         Ok(Self {
-            stream: NetStream::over(stream, protected),
+            stream: NetStream::over(stream, protected, memory),
             name: peer.to_string(),
             inbox: BytesMut::new(),
             read_limit: some(settings.read_timeout),
@@ -167,9 +170,19 @@ impl Conn {
         self.stream.shrink();
     }
 
-    /// Waits until bytes can be read, at most `limit`.
-    async fn readable(&self, limit: Option<Duration>) -> io::Result<()> {
-        within(limit, "reading", self.stream.readable()).await
+    /// Waits until bytes can be read. The first wait sets the end of all, `limit` later: pieces of
+    /// a protected message are nothing that can be read.
+    async fn readable_before(
+        &self,
+        end: &mut Option<Instant>,
+        limit: Option<Duration>,
+    ) -> io::Result<()> {
+        let Some(limit) = limit else {
+            return self.stream.readable().await;
+        };
+        let end = *end.get_or_insert_with(|| Instant::now() + limit);
+        let waited = timeout_at(end, self.stream.readable()).await;
+        waited.unwrap_or_else(|_| Err(silence("reading", limit)))
     }
 
     /// Reads what is there to `into`, waiting for at least one byte; 0 at the end of the stream.
@@ -177,10 +190,11 @@ impl Conn {
     /// # Errors
     /// The connection broke or stayed silent for longer than the limit.
     pub async fn read_some(&self, into: &mut [u8]) -> io::Result<usize> {
+        let mut end = None;
         loop {
             match self.stream.try_read(into) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    self.readable(self.read_limit).await?
+                    self.readable_before(&mut end, self.read_limit).await?;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 other => return other,
@@ -247,6 +261,7 @@ impl Conn {
     /// # Errors
     /// The connection broke or stayed silent for longer than `limit`.
     pub async fn fill(&mut self, limit: Option<Duration>) -> io::Result<bool> {
+        let mut end = None;
         loop {
             self.inbox.reserve(INBOX_READ);
             match self
@@ -258,7 +273,7 @@ impl Conn {
                     if self.inbox.is_empty() {
                         self.inbox = BytesMut::new(); // An idle connection holds no memory.
                     }
-                    self.readable(limit).await?;
+                    self.readable_before(&mut end, limit).await?;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),

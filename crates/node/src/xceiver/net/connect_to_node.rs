@@ -44,7 +44,7 @@ pub async fn connect(
 ) -> Result<Conn, XferError> {
     let name = to.node.xfer_addr();
     let (stream, protected) = open(x, settings, to, hops).await?;
-    let conn = Conn::new(stream, protected, settings);
+    let conn = Conn::new(stream, protected, x.memory(), settings);
     let mut conn = conn.map_err(|e| XferError::remote(&name, e))?;
     conn.set_limits(
         settings.downstream_read_timeout(hops),

@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf as _, BufMut, BytesMut};
 use hayloft_client::Protected;
 use hayloft_io::locks::lock;
+use hayloft_io::{AlignedBuf, BufferPool};
 use hayloft_sasl::{ProtectedIn, ProtectedOut};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -23,6 +24,10 @@ const RECEIVE: usize = 64 << 10;
 
 /// Bytes that become one protected message, at most.
 const SEAL: usize = 128 << 10;
+
+/// Longer protected messages need room in the memory of transfers until they are complete. Stock
+/// clients and nodes send shorter ones, unless their packets are larger than usual.
+const LONG: usize = SEAL + (64 << 10);
 
 /// A connected socket.
 #[derive(Debug)]
@@ -48,6 +53,9 @@ struct Incoming {
     raw: BytesMut,
     /// What was opened and not taken.
     opened: BytesMut,
+    /// The memory of transfers, and what a long message that comes has of it.
+    memory: BufferPool,
+    held: Option<AlignedBuf>,
 }
 
 #[derive(Debug)]
@@ -84,7 +92,7 @@ fn would_block<T>() -> io::Result<T> {
 impl NetStream {
     /// The socket behind a handshake.
     #[must_use]
-    pub fn over(tcp: TcpStream, protected: Option<Protected>) -> Self {
+    pub fn over(tcp: TcpStream, protected: Option<Protected>, memory: &BufferPool) -> Self {
         let Some((out, into)) = protected else {
             return Self::Plain(tcp);
         };
@@ -94,6 +102,8 @@ impl NetStream {
                 layer: into,
                 raw: BytesMut::new(),
                 opened: BytesMut::new(),
+                memory: memory.clone(),
+                held: None,
             }),
             outgoing: Mutex::new(Outgoing {
                 layer: out,
@@ -304,10 +314,27 @@ impl Incoming {
         }
         let opening = self.layer.open(&mut self.raw, &mut self.opened);
         opening.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        self.hold_room()?;
         match self.opened.is_empty() {
             true => would_block(),
             false => Ok(true),
         }
+    }
+
+    /// A peer that announces long messages takes no memory that others have.
+    fn hold_room(&mut self) -> io::Result<()> {
+        let announced = self.layer.announced(&self.raw);
+        if announced <= LONG {
+            self.held = None;
+        } else if self.held.is_none() {
+            let room = self.memory.try_acquire(announced).ok().flatten();
+            self.held = Some(room.ok_or_else(|| {
+                let text =
+                    format!("there is no memory for a protected message of {announced} bytes");
+                io::Error::new(io::ErrorKind::OutOfMemory, text)
+            })?);
+        }
+        Ok(())
     }
 
     fn take(&mut self, len: usize) -> BytesMut {

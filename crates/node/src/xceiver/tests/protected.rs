@@ -1,7 +1,7 @@
 //! Connections that have to begin with a handshake (SASL), and those that do not do so.
 
 use bytes::{Bytes, BytesMut};
-use hayloft_client::{NodeCredential, NodeStream, TransferProtection, prove_to_node};
+use hayloft_client::{NodeCredential, NodeStream, Protected, TransferProtection, prove_to_node};
 use hayloft_conf::Configuration;
 use hayloft_sasl::to_base64;
 use hayloft_wire::block_token::AccessMode;
@@ -9,6 +9,7 @@ use hayloft_wire::ids::StorageType;
 use hayloft_wire::proto::hdfs_server::ExportedBlockKeys;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::Stage;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::super::{Settings, transfer_block};
@@ -56,6 +57,16 @@ async fn prove(
     properties: &[(&str, &str)],
     token: &Token,
 ) -> std::io::Result<NodeStream> {
+    let (stream, proved) = handshake(node, properties, token).await?;
+    Ok(NodeStream::over(stream, proved))
+}
+
+/// As [`prove`], with the socket itself behind it.
+async fn handshake(
+    node: &Node,
+    properties: &[(&str, &str)],
+    token: &Token,
+) -> std::io::Result<(TcpStream, Option<Protected>)> {
     let port = u16::try_from(node.id.xfer_port).expect("a port");
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let protection = protection(properties);
@@ -74,7 +85,7 @@ async fn prove(
         let credential = NodeCredential::BlockToken(token);
         prove_to_node(&mut stream, &protection, credential).await?
     };
-    Ok(NodeStream::over(stream, proved))
+    Ok((stream, proved))
 }
 
 /// A client whose bytes go through a handshake.
@@ -235,6 +246,56 @@ async fn a_token_says_which_protection_its_holder_has() {
     assert!(prove(&node, weak, &token).await.is_err());
     // A protection that the node does not have.
     assert!(prove(&node, both, &of_privacy(b"auth-int")).await.is_err());
+}
+
+/// Whether the node closes the connection within two seconds, while `piece` is sent again and again.
+async fn is_closed(mut stream: TcpStream, piece: &[u8]) -> bool {
+    let began = std::time::Instant::now();
+    while began.elapsed().as_secs() < 2 {
+        let sent = stream.write_all(piece).await;
+        let pause = std::time::Duration::from_millis(50);
+        let read = tokio::time::timeout(pause, stream.read(&mut [0; 16])).await;
+        if sent.is_err() || read.is_ok_and(|read| !read.is_ok_and(|bytes| bytes > 0)) {
+            return true;
+        }
+    }
+    false
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_of_a_token_holds_neither_connections_nor_memory() {
+    let privacy = &[KERBEROS, quality("privacy")][..];
+    let settings = Settings {
+        protection: protection(privacy),
+        read_timeout: std::time::Duration::from_millis(300),
+        ..Settings::default()
+    };
+    let node = Node::with_tokens_and(&keys(1, 600_000), settings).await;
+    let token = token(1, AccessMode::Read);
+    let begin = async |length: u32| {
+        let (mut stream, _) = handshake(&node, privacy, &token).await.expect("proved");
+        let sent = stream.write_all(&length.to_be_bytes()).await;
+        sent.expect("it listens");
+        stream
+    };
+    // A message that comes byte by byte, and empty ones.
+    assert!(is_closed(begin(1000).await, b"x").await);
+    assert!(is_closed(begin(0).await, &[0; 4]).await);
+    let before = node.x.memory().in_use();
+    let long = begin(8 << 20).await;
+    let held = || node.x.memory().in_use() >= before + (8 << 20);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while !held() {
+        assert!(std::time::Instant::now() < until, "the message is counted");
+        tokio::task::yield_now().await;
+    }
+    drop(long);
+    let taken = node
+        .x
+        .memory()
+        .try_acquire(node.x.memory().budget() - (4 << 20));
+    assert!(taken.is_ok());
+    assert!(is_closed(begin(8 << 20).await, &[]).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
