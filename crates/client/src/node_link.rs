@@ -138,7 +138,8 @@ impl NodeLink {
             }
             // NameNodes give such keys to users, and this one is asked for none yet.
             TransferProof::EncryptionKey => {
-                let reason = "dfs.encrypt.data.transfer is not served here: use a stock client";
+                let reason =
+                    "dfs.encrypt.data.transfer is on, and this client has no key for it yet";
                 return Err(trouble(reason.to_owned()));
             }
         };

@@ -30,10 +30,16 @@ pub(super) fn identify(
              no user.name, so read and write by hdfs:// instead of webhdfs://",
         ));
     }
+    if config.get(&keys::ENCRYPT_DATA_TRANSFER) {
+        return Err(Refusal::forbidden(
+            "data transfer is encrypted here (dfs.encrypt.data.transfer), and this node asks for no \
+             keys on behalf of others yet: read and write by hdfs:// instead of webhdfs://",
+        ));
+    }
     if given("delegation").is_some() {
         return Err(Refusal::forbidden(
-            "this node takes no delegation tokens, because security is not there yet: leave the \
-             parameter delegation out, or ask an Apache DataNode",
+            "this node takes no delegation tokens yet: leave the parameter delegation out, or ask an \
+             Apache DataNode",
         ));
     }
     let user = match given("user.name") {
@@ -198,7 +204,7 @@ mod tests {
         let bad = of("user.name=1+x").expect_err("no name");
         assert!(format!("{bad:?}").contains("does not belong to the domain ^[A-Za-z_]"));
         let token = of("delegation=abc").expect_err("a token");
-        assert!(format!("{token:?}").contains("security is not there yet"));
+        assert!(format!("{token:?}").contains("takes no delegation tokens yet"));
         let secure = self::config(&[("hadoop.security.authentication", "kerberos")]);
         for query in ["", "user.name=hdfs", "doas=bob", "delegation=abc"] {
             let refused = identify(&secure, &parameters(query)).expect_err("Kerberos");
@@ -207,6 +213,13 @@ mod tests {
                 "{query}"
             );
         }
+    }
+
+    #[test]
+    fn encrypted_transfers_are_refused_before_a_byte() {
+        let encrypted = config(&[("dfs.encrypt.data.transfer", "true")]);
+        let refused = identify(&encrypted, &parameters("user.name=alice")).expect_err("no key");
+        assert!(format!("{refused:?}").contains("dfs.encrypt.data.transfer"));
     }
 
     #[tokio::test]
