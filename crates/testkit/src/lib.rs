@@ -19,6 +19,7 @@
 //! - `s3_server`: a server of S3 on this host: moto's
 //! - `striped`: erasure-coded files: where their internal blocks are
 //! - `suite`: the cluster tests as trials of `libtest-mimic`
+//! - `work`: the same work for clusters that protect their data in different ways
 //! - `yarn`: YARN: a stock ResourceManager and stock NodeManagers
 //!
 //! Nothing here is a mock. A [`cluster::Cluster`] is a directory with configuration, logs and
@@ -66,6 +67,8 @@ pub mod s3_server;
 pub mod striped;
 #[cfg(feature = "cluster")]
 pub mod suite;
+#[cfg(feature = "cluster")]
+pub mod work;
 pub mod yarn;
 
 pub use hayloft_cluster::{

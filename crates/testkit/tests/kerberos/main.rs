@@ -16,7 +16,8 @@ use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{class, scratch};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::realm::{REALM, Realm};
-use hayloft_testkit::suite::{expect, passed, seconds};
+use hayloft_testkit::suite::{expect, passed};
+use hayloft_testkit::work::Work;
 use hayloft_testkit::{Cluster, ClusterBuilder, Driver, Outcome, Suite, TestkitError, ports};
 use serde_json::json;
 use std::path::Path;
@@ -48,13 +49,13 @@ fn main() -> ExitCode {
                 |lab, failed| lab.cluster.conclude(failed),
             );
             on.case(name("files_are_written_and_read_with_tickets"), |lab| {
-                lab.files()
+                lab.does(|work| work.files(4, 2))
             });
             on.case(name("administrators_with_tickets_are_heard"), |lab| {
                 lab.admin()
             });
             on.case(name("leases_are_recovered_among_nodes"), |lab| {
-                lab.recovery()
+                lab.does(|work| work.leases())
             });
             on.case(name("files_that_are_still_written_are_read"), |lab| {
                 lab.open_files()
@@ -151,15 +152,12 @@ impl Lab {
         Ok(Self { cluster, fs, realm })
     }
 
-    fn files(&mut self) -> Result<Outcome> {
-        for seed in 0..4 {
-            let path = format!("/file-{seed}");
-            self.fs.put(&path, 2 * BLOCK + 777, seed, json!({}))?;
-            self.fs.check(&path, 2 * BLOCK + 777, seed)?;
-            self.fs.put(&path, BLOCK, seed, json!({"appendTo": true}))?;
-            self.fs.wait_replicas(&path, 3, seconds(60))?;
-            self.fs.check(&path, 3 * BLOCK + 777, seed)?;
-        }
+    fn does(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<()>) -> Result<Outcome> {
+        work(&mut Work {
+            cluster: &mut self.cluster,
+            fs: &self.fs,
+            block: BLOCK,
+        })?;
         passed()
     }
 
@@ -180,20 +178,6 @@ impl Lab {
             expect(listed.out.contains("dfs.datanode.data.dir"), || {
                 listed.out.clone()
             })?;
-        }
-        passed()
-    }
-
-    /// A dead writer's lease: the nodes call each other's RPC ports.
-    fn recovery(&mut self) -> Result<Outcome> {
-        for seed in 0..3 {
-            let path = format!("/dead-{seed}");
-            self.fs.create("d", &path, seed, json!({}))?;
-            self.fs.write("d", BLOCK / 2)?;
-            self.fs.handle("hflush", "d")?;
-            self.fs.handle("abandon", "d")?;
-            self.fs.recover_lease(&path, seconds(60))?;
-            self.fs.check(&path, BLOCK / 2, seed)?;
         }
         passed()
     }

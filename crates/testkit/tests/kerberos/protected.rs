@@ -3,9 +3,9 @@
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::suite::{passed, seconds};
+use hayloft_testkit::suite::passed;
+use hayloft_testkit::work::Work;
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
-use serde_json::json;
 
 use crate::{BLOCK, realm, secure};
 use hayloft_testkit::realm::Realm;
@@ -35,13 +35,13 @@ pub fn cases(suite: &mut Suite) {
             |lab, failed| lab.cluster.conclude(failed),
         );
         on.case(name("protected_files_are_written_and_read"), |lab| {
-            lab.files()
+            lab.does(|work| work.files(6, 2))
         });
         on.case(name("protected_blocks_of_a_dead_node_are_copied"), |lab| {
-            lab.re_replication()
+            lab.does(|work| work.deaths(&[0, OURS]))
         });
         on.case(name("leases_are_recovered_behind_protection"), |lab| {
-            lab.recovery()
+            lab.does(|work| work.leases())
         });
     }
 }
@@ -70,41 +70,12 @@ impl Protected {
         })
     }
 
-    fn files(&mut self) -> Result<Outcome> {
-        for seed in 0..6 {
-            let path = format!("/file-{seed}");
-            self.fs.put(&path, 2 * BLOCK + 777, seed, json!({}))?;
-            self.fs.check(&path, 2 * BLOCK + 777, seed)?;
-            self.fs.put(&path, BLOCK, seed, json!({"appendTo": true}))?;
-            self.fs.wait_replicas(&path, 3, seconds(60))?;
-            self.fs.check(&path, 3 * BLOCK + 777, seed)?;
-        }
-        passed()
-    }
-
-    fn re_replication(&mut self) -> Result<Outcome> {
-        self.fs.put("/copied", 4 * BLOCK, 31, json!({}))?;
-        self.fs.wait_replicas("/copied", 3, seconds(60))?;
-        for victim in [0, OURS] {
-            self.cluster.node(victim).kill()?;
-            self.cluster.namenode(0).wait_live(OURS, seconds(60))?;
-            self.fs.wait_replicas("/copied", 3, seconds(120))?;
-            self.fs.check("/copied", 4 * BLOCK, 31)?;
-            self.cluster.heal()?;
-        }
-        passed()
-    }
-
-    fn recovery(&mut self) -> Result<Outcome> {
-        for seed in 0..3 {
-            let path = format!("/dead-{seed}");
-            self.fs.create("d", &path, seed, json!({}))?;
-            self.fs.write("d", BLOCK / 2)?;
-            self.fs.handle("hflush", "d")?;
-            self.fs.handle("abandon", "d")?;
-            self.fs.recover_lease(&path, seconds(60))?;
-            self.fs.check(&path, BLOCK / 2, seed)?;
-        }
+    fn does(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<()>) -> Result<Outcome> {
+        work(&mut Work {
+            cluster: &mut self.cluster,
+            fs: &self.fs,
+            block: BLOCK,
+        })?;
         passed()
     }
 }

@@ -5,13 +5,10 @@
 mod attacks;
 
 use hayloft_testkit::error::Result;
-use hayloft_testkit::files::BlockOnNode;
-use hayloft_testkit::hadoop::class;
-use hayloft_testkit::node::{Kind, NodeSpec, VolumeSpec};
-use hayloft_testkit::striped::{EC_CELL, EcPolicy};
+use hayloft_testkit::node::{Kind, NodeSpec};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
-use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
+use hayloft_testkit::work::{Work, with_archive};
+use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -36,12 +33,15 @@ fn main() -> ExitCode {
             on.case(name("files_are_written_read_and_appended_to"), |lab| {
                 lab.files()
             });
-            on.case(name("striped_files_are_rebuilt"), |lab| lab.striped());
+            on.case(name("striped_files_are_rebuilt"), |lab| {
+                // All five nodes have a block of each: the fifth comes back empty.
+                lab.does(|work| work.striped(3, &[OURS, 1]))
+            });
             on.case(name("a_node_killed_mid_write_is_replaced"), |lab| {
-                lab.killed_mid_write()
+                lab.does(|work| work.deaths_mid_write(&[0, 1, 2]))
             });
             on.case(name("blocks_of_a_dead_node_are_copied"), |lab| {
-                lab.re_replication()
+                lab.does(|work| work.deaths(&[1, OURS]))
             });
             on.case(name("leases_of_dead_writers_are_recovered"), |lab| {
                 lab.leases()
@@ -52,7 +52,10 @@ fn main() -> ExitCode {
             if protobuf {
                 continue;
             }
-            on.case("the_mover_moves_blocks", |lab| lab.mover());
+            on.case("the_mover_moves_blocks", |lab| {
+                // One node of each kind has ARCHIVE: REPLACE_BLOCK within and between nodes.
+                lab.does(|work| work.moves(10, &[("COLD", "ARCHIVE"), ("HOT", "DISK")]))
+            });
             on.case("keys_are_rolled_under_a_reader_and_a_writer", |lab| {
                 lab.rolled()
             });
@@ -60,11 +63,6 @@ fn main() -> ExitCode {
         }
         Ok(())
     })
-}
-
-fn with_archive(kind: Kind) -> NodeSpec {
-    let archive = VolumeSpec::typed("ARCHIVE");
-    NodeSpec::new(kind).volumes(vec![VolumeSpec::default(), archive])
 }
 
 struct Lab {
@@ -91,11 +89,6 @@ impl Lab {
         Ok(Self { cluster, fs })
     }
 
-    fn index_of(&self, xfer: &str) -> Result<usize> {
-        let node = self.cluster.node_at(xfer);
-        node.ok_or_else(|| TestkitError::Expectation(format!("unknown node {xfer}")))
-    }
-
     /// Log lines of our nodes about tokens that they refused.
     fn refused_by_ours(&self) -> usize {
         let ours = self.cluster.nodes().filter(|n| n.kind() == Kind::Hayloft);
@@ -104,105 +97,22 @@ impl Lab {
         logs.map(|log| log.matches(said).count()).sum()
     }
 
+    fn work(&mut self) -> Work<'_> {
+        Work {
+            cluster: &mut self.cluster,
+            fs: &self.fs,
+            block: BLOCK,
+        }
+    }
+
+    fn does(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<()>) -> Result<Outcome> {
+        work(&mut self.work())?;
+        passed()
+    }
+
     fn files(&mut self) -> Result<Outcome> {
-        for seed in 0..6 {
-            let path = format!("/file-{seed}");
-            self.fs.put(&path, 3 * BLOCK + 777, seed, json!({}))?;
-            self.fs.check(&path, 3 * BLOCK + 777, seed)?;
-            self.fs.put(&path, BLOCK, seed, json!({"appendTo": true}))?;
-            self.fs.wait_replicas(&path, 3, seconds(60))?;
-            self.fs.check(&path, 4 * BLOCK + 777, seed)?;
-            self.fs.call("checksum", json!({ "path": path }))?;
-        }
+        self.work().files(6, 3)?;
         expect_eq("refused tokens of clients", self.refused_by_ours(), 0)?;
-        passed()
-    }
-
-    fn striped(&mut self) -> Result<Outcome> {
-        let policy = EcPolicy::RS_3_2;
-        let enable = ["-enablePolicy", "-policy", policy.name];
-        self.fs.tool(class::EC, &enable)?.ok()?;
-        self.fs.fs(&["-mkdir", "/striped"])?;
-        let set = ["-setPolicy", "-path", "/striped", "-policy", policy.name];
-        self.fs.tool(class::EC, &set)?.ok()?;
-        let bytes = 6 * EC_CELL + 777;
-        let paths: Vec<String> = (0..3).map(|n| format!("/striped/{n}")).collect();
-        let mut sums = Vec::new();
-        for path in &paths {
-            self.fs.put(path, bytes, 21, json!({}))?;
-            sums.push(self.fs.call("checksum", json!({ "path": path }))?);
-        }
-        // All five nodes have a block of each: the fifth comes back empty and is given it again.
-        for victim in [OURS, 1] {
-            let xfer = self.cluster.node(victim).xfer();
-            self.cluster.node(victim).kill()?;
-            for path in &paths {
-                self.fs.check(path, bytes, 21)?;
-            }
-            // Its nodes' checksums are asked for, and one of them is made up.
-            for (path, sum) in paths.iter().zip(&sums) {
-                let now = self.fs.call("checksum", json!({ "path": path }))?;
-                expect_eq(path, &now["hex"], &sum["hex"])?;
-            }
-            self.wait_dead(&xfer)?;
-            for file in self.cluster.node(victim).all_block_files() {
-                std::fs::remove_file(&file).map_err(TestkitError::file("removing", &file))?;
-            }
-            self.cluster.start_node(victim)?;
-            self.cluster.wait_all_live()?;
-            self.fs.wait_striped(&paths, policy, &[], seconds(120))?;
-        }
-        for path in &paths {
-            self.fs.check(path, bytes, 21)?;
-        }
-        passed()
-    }
-
-    /// Waits until the NameNode counts one node less.
-    fn wait_dead(&mut self, xfer: &str) -> Result<()> {
-        println!("tokens:   {xfer} is gone");
-        self.cluster.namenode(0).wait_live(OURS, seconds(60))?;
-        Ok(())
-    }
-
-    /// The client asks for another node, and one of the others copies to it.
-    fn killed_mid_write(&mut self) -> Result<Outcome> {
-        for place in [0, 1, 2] {
-            self.cluster.heal()?;
-            let path = format!("/killed-{place}");
-            let total = 3 * BLOCK;
-            self.fs.create("w", &path, 11, json!({}))?;
-            let request =
-                json!({"handle": "w", "bytes": total, "chunk": 65_536, "pauseMillis": 10});
-            let writing = self.fs.begin("loop", request)?;
-            self.fs.wait_acked("w", BLOCK + BLOCK / 2)?;
-            let last = self.fs.blocks(&path)?.pop();
-            let nodes = last.map(|block| block.nodes).unwrap_or_default();
-            let victim = self.index_of(nodes.get(place).map_or("", String::as_str))?;
-            self.cluster.node(victim).kill()?;
-            let end = writing.wait()?;
-            expect(end["failure"].is_null() && end["acked"] == total, || {
-                format!("the writer failed: {end}")
-            })?;
-            self.fs.handle("close", "w")?;
-            self.fs.check(&path, total, 11)?;
-        }
-        self.cluster.heal()?;
-        passed()
-    }
-
-    fn re_replication(&mut self) -> Result<Outcome> {
-        self.cluster.heal()?;
-        self.fs.put("/copied", 4 * BLOCK, 31, json!({}))?;
-        self.fs.wait_replicas("/copied", 3, seconds(60))?;
-        for victim in [1, OURS] {
-            let xfer = self.cluster.node(victim).xfer();
-            self.cluster.node(victim).kill()?;
-            self.wait_dead(&xfer)?;
-            self.fs.wait_replicas("/copied", 3, seconds(120))?;
-            self.fs.check("/copied", 4 * BLOCK, 31)?;
-            self.cluster.heal()?;
-        }
         passed()
     }
 
@@ -220,34 +130,6 @@ impl Lab {
                 format!("{length} bytes of {path}")
             })?;
             self.fs.check(&path, length, 14)?;
-        }
-        passed()
-    }
-
-    /// Down to ARCHIVE, which one node of each kind has, and back: REPLACE_BLOCK within and
-    /// between nodes.
-    fn mover(&mut self) -> Result<Outcome> {
-        self.cluster.heal()?;
-        self.fs.fs(&["-mkdir", "/moved"])?;
-        let bytes = 10 * BLOCK + 123;
-        let one = json!({"replication": 1});
-        self.fs.put("/moved/f", bytes, 3, one)?;
-        for (policy, wanted) in [("COLD", "ARCHIVE"), ("HOT", "DISK")] {
-            let args = ["-setStoragePolicy", "-path", "/moved", "-policy", policy];
-            self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
-            let run = self.fs.tool(class::MOVER, &["-p", "/moved"])?;
-            expect(run.code == 0, || {
-                format!("mover: {} {}{}", run.code, run.out, run.err)
-            })?;
-            wait::until(wanted, seconds(60), || {
-                let blocks = self.fs.blocks("/moved/f")?;
-                let on = |block: &BlockOnNode| block.types.iter().all(|t| t == wanted);
-                Ok(match blocks.iter().all(on) {
-                    true => Seen::Done(()),
-                    false => Seen::NotYet(format!("{blocks:?}")),
-                })
-            })?;
-            self.fs.check("/moved/f", bytes, 3)?;
         }
         passed()
     }
@@ -273,7 +155,8 @@ impl Lab {
         expect_eq("first wrong byte", end["mismatch"].as_i64(), Some(-1))?;
         expect_eq("bytes read", end["bytes"].as_u64(), Some(blocks * BLOCK))?;
         // Copies between nodes go on with keys that came since the start.
-        self.re_replication()
+        self.work().deaths(&[1, OURS])?;
+        passed()
     }
 
     fn anew(&mut self) -> Result<Outcome> {
