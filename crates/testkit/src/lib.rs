@@ -64,11 +64,11 @@ pub mod process_usage;
 pub mod realm;
 pub mod relay;
 pub mod s3_server;
+#[cfg(feature = "cluster")]
+pub mod shared_work;
 pub mod striped;
 #[cfg(feature = "cluster")]
 pub mod suite;
-#[cfg(feature = "cluster")]
-pub mod work;
 pub mod yarn;
 
 pub use hayloft_cluster::{

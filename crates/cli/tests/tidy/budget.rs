@@ -64,8 +64,8 @@ const BUDGETS: [(&str, &[&str], usize); 4] = [
     (
         "the tools",
         &["bench", "contract", "lab", "testkit"],
-        // A Kerberos realm, 160.
-        22_490,
+        // A Kerberos realm, 160. The work that three suites of protection had each for itself, 150.
+        22_640,
     ),
 ];
 

@@ -16,8 +16,8 @@ use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{class, scratch};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::realm::{REALM, Realm};
+use hayloft_testkit::shared_work::SharedWork;
 use hayloft_testkit::suite::{expect, passed};
-use hayloft_testkit::work::Work;
 use hayloft_testkit::{Cluster, ClusterBuilder, Driver, Outcome, Suite, TestkitError, ports};
 use serde_json::json;
 use std::path::Path;
@@ -152,8 +152,8 @@ impl Lab {
         Ok(Self { cluster, fs, realm })
     }
 
-    fn does(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<()>) -> Result<Outcome> {
-        work(&mut Work {
+    fn does(&mut self, work: impl FnOnce(&mut SharedWork<'_>) -> Result<()>) -> Result<Outcome> {
+        work(&mut SharedWork {
             cluster: &mut self.cluster,
             fs: &self.fs,
             block: BLOCK,

@@ -3,8 +3,8 @@
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
+use hayloft_testkit::shared_work::SharedWork;
 use hayloft_testkit::suite::passed;
-use hayloft_testkit::work::Work;
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
 
 use crate::{BLOCK, realm, secure};
@@ -70,8 +70,8 @@ impl Protected {
         })
     }
 
-    fn does(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<()>) -> Result<Outcome> {
-        work(&mut Work {
+    fn does(&mut self, work: impl FnOnce(&mut SharedWork<'_>) -> Result<()>) -> Result<Outcome> {
+        work(&mut SharedWork {
             cluster: &mut self.cluster,
             fs: &self.fs,
             block: BLOCK,

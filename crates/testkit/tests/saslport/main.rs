@@ -6,8 +6,8 @@ mod attacks;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
+use hayloft_testkit::shared_work::{SharedWork, with_archive};
 use hayloft_testkit::suite::passed;
-use hayloft_testkit::work::{Work, with_archive};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
 use serde_json::json;
 use std::process::ExitCode;
@@ -93,15 +93,15 @@ impl Lab {
         Ok(Self { cluster, fs })
     }
 
-    fn work(&mut self) -> Work<'_> {
-        Work {
+    fn work(&mut self) -> SharedWork<'_> {
+        SharedWork {
             cluster: &mut self.cluster,
             fs: &self.fs,
             block: BLOCK,
         }
     }
 
-    fn does(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<()>) -> Result<Outcome> {
+    fn does(&mut self, work: impl FnOnce(&mut SharedWork<'_>) -> Result<()>) -> Result<Outcome> {
         work(&mut self.work())?;
         passed()
     }

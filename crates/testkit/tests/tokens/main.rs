@@ -6,8 +6,8 @@ mod attacks;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::{Kind, NodeSpec};
+use hayloft_testkit::shared_work::{SharedWork, with_archive};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
-use hayloft_testkit::work::{Work, with_archive};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
 use serde_json::json;
 use std::process::ExitCode;
@@ -97,15 +97,15 @@ impl Lab {
         logs.map(|log| log.matches(said).count()).sum()
     }
 
-    fn work(&mut self) -> Work<'_> {
-        Work {
+    fn work(&mut self) -> SharedWork<'_> {
+        SharedWork {
             cluster: &mut self.cluster,
             fs: &self.fs,
             block: BLOCK,
         }
     }
 
-    fn does(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<()>) -> Result<Outcome> {
+    fn does(&mut self, work: impl FnOnce(&mut SharedWork<'_>) -> Result<()>) -> Result<Outcome> {
         work(&mut self.work())?;
         passed()
     }

@@ -32,14 +32,14 @@ pub(super) fn identify(
     }
     if config.get(&keys::ENCRYPT_DATA_TRANSFER) {
         return Err(Refusal::forbidden(
-            "data transfer is encrypted here (dfs.encrypt.data.transfer), and this node asks for no \
-             keys on behalf of others yet: read and write by hdfs:// instead of webhdfs://",
+            "data transfer is encrypted here (dfs.encrypt.data.transfer), and this node asks for \
+             no keys on behalf of others yet: read and write by hdfs:// instead of webhdfs://",
         ));
     }
     if given("delegation").is_some() {
         return Err(Refusal::forbidden(
-            "this node takes no delegation tokens yet: leave the parameter delegation out, or ask an \
-             Apache DataNode",
+            "this node takes no delegation tokens yet: leave the parameter delegation out, or ask \
+             an Apache DataNode",
         ));
     }
     let user = match given("user.name") {

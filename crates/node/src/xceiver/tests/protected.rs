@@ -248,7 +248,7 @@ async fn a_token_says_which_protection_its_holder_has() {
     assert!(prove(&node, both, &of_privacy(b"auth-int")).await.is_err());
 }
 
-/// Whether the node closes the connection within two seconds, while `piece` is sent again and again.
+/// Whether the node closes the connection within two seconds, while `piece` is sent over and over.
 async fn is_closed(mut stream: TcpStream, piece: &[u8]) -> bool {
     let began = std::time::Instant::now();
     while began.elapsed().as_secs() < 2 {

@@ -24,7 +24,7 @@ pub fn with_archive(kind: Kind) -> NodeSpec {
 
 /// A cluster, its clients, and the size of their blocks in bytes.
 #[derive(Debug)]
-pub struct Work<'a> {
+pub struct SharedWork<'a> {
     /// The cluster.
     pub cluster: &'a mut Cluster,
     /// Stock clients.
@@ -33,7 +33,7 @@ pub struct Work<'a> {
     pub block: u64,
 }
 
-impl Work<'_> {
+impl SharedWork<'_> {
     /// So many files of so many blocks and a piece are written, read and appended to.
     ///
     /// # Errors
