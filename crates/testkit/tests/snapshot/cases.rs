@@ -11,7 +11,7 @@ use hayloft_testkit::suite::passed;
 use hayloft_testkit::{Outcome, TestkitError};
 use serde_json::Value;
 
-use crate::lab::{BLOCK, Lab, Said};
+use crate::lab::{BLOCK, Lab, Said, VIRTUAL};
 
 /// Leaves a case when there is no server.
 macro_rules! needs_server {
@@ -98,6 +98,33 @@ pub fn under_a_new_identity(lab: &mut Lab) -> Result<Outcome> {
         format!("{created}")
     })?;
     refused(&lab.snapshot("verify", &to, &[])?, 2, "--node")?;
+    passed()
+}
+
+/// Each of a process has a folder and a snapshot of its own, and comes back by itself.
+pub fn of_virtual_nodes(lab: &mut Lab) -> Result<Outcome> {
+    let (to, _) = lab.directory()?;
+    let created = lab.well("create", &to, &[])?;
+    let nodes: Vec<&str> = created
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|report| report["node"].as_str())
+        .collect();
+    let replicas: u64 = (0..2).map(|at| number(&created[at], "replicas")).sum();
+    expect(nodes.len() == 2 && replicas == 7, || format!("{created}"))?;
+    lab.lose_the_node()?;
+    refused(
+        &lab.snapshot("restore", &to, &["--node", nodes[0]])?,
+        2,
+        "--virtual-node",
+    )?;
+    for (name, node) in VIRTUAL.iter().zip(&nodes) {
+        let which = ["--virtual-node", name, "--node", node];
+        let restored = lab.well("restore", &to, &which)?;
+        expect(restored["identity"] == **node, || format!("{restored}"))?;
+    }
+    lab.read_all_back()?;
     passed()
 }
 

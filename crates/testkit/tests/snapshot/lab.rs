@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use hayloft_testkit::error::{Result, expect};
 use hayloft_testkit::files::WrittenFiles;
 use hayloft_testkit::hadoop::hayloft_binary;
-use hayloft_testkit::node::Kind;
+use hayloft_testkit::node::{Kind, VirtualSite};
 use hayloft_testkit::s3_server::{self, S3Server};
 use hayloft_testkit::{Cluster, Driver, NodeSpec, TestkitError, VolumeSpec};
 use serde_json::Value;
@@ -34,8 +34,21 @@ pub struct Said {
 }
 
 pub fn start() -> Result<Lab> {
-    let spec = NodeSpec::new(Kind::Hayloft)
-        .volumes(vec![VolumeSpec::typed("DISK"), VolumeSpec::typed("SSD")]);
+    let volumes = vec![VolumeSpec::typed("DISK"), VolumeSpec::typed("SSD")];
+    start_of(NodeSpec::new(Kind::Hayloft).volumes(volumes))
+}
+
+/// Names of virtual nodes.
+pub const VIRTUAL: [&str; 2] = ["east", "west"];
+
+/// Two virtual nodes of one process in the place of the node.
+pub fn start_virtual() -> Result<Lab> {
+    let sites = VIRTUAL.iter().zip([1, 2]);
+    let sites = sites.map(|(name, last)| VirtualSite::free(*name, [127, 0, 9, last].into()));
+    start_of(NodeSpec::new(Kind::Hayloft).virtual_nodes(sites.collect::<Result<_>>()?))
+}
+
+fn start_of(spec: NodeSpec) -> Result<Lab> {
     let cluster = Cluster::builder("snapshot")
         .conf("dfs.blocksize", BLOCK)
         .conf("dfs.replication", 1)

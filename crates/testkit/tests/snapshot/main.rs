@@ -34,6 +34,10 @@ fn main() -> ExitCode {
             "a_node_whose_store_is_missing",
             service::a_node_whose_store_is_missing,
         );
+        let mut on = suite.group(lab::start_virtual, |lab, failed| {
+            lab.cluster.conclude(failed);
+        });
+        on.case("of_virtual_nodes", cases::of_virtual_nodes);
         Ok(())
     })
 }
