@@ -72,6 +72,40 @@ pub fn node_principal(config: &Configuration) -> Option<String> {
     Some(in_realm(named, &default_realm().unwrap_or_default()))
 }
 
+/// The principal of the web port; `None` where any of its keytab serves. As with Apache's node,
+/// `_HOST` is the host of its plain address, else of that with TLS, or this host's full name where
+/// that is any.
+///
+/// # Errors
+/// It has no realm, and krb5.conf names none; with what to do.
+pub async fn web_principal(config: &Configuration) -> Result<Option<String>, String> {
+    let named = config.get(&keys::HTTP_PRINCIPAL);
+    let Some(mut named) = named.filter(|named| named != "*") else {
+        return Ok(None);
+    };
+    if names_host(&named) {
+        let plain = config.text(keys::DATANODE_HTTP_ADDRESS.name()).is_some();
+        let address = match plain {
+            true => &keys::DATANODE_HTTP_ADDRESS,
+            false => &keys::DATANODE_HTTPS_ADDRESS,
+        };
+        let bound = config.get(address).host;
+        let any = bound
+            .parse()
+            .is_ok_and(|bound: IpAddr| bound.is_unspecified());
+        let host = if any {
+            canonical(system_host_name()).await
+        } else {
+            bound
+        };
+        named = for_host(&named, &host);
+    }
+    if !named.contains('@') {
+        named = in_realm(named, &default_realm()?);
+    }
+    Ok(Some(named))
+}
+
 /// Whether a caller from `address` that proved to be `principal` is the `DataNode` there.
 pub async fn is_datanode(config: &Configuration, principal: &str, address: IpAddr) -> bool {
     let there = datanode_at(config, address).await;
@@ -265,6 +299,35 @@ mod tests {
         assert_eq!(node_principal(&simple), None);
         assert!(node_to_namenodes(&simple).is_none() && node_for_callers(&simple).is_none());
         assert!(command_to_namenodes(&simple).expect("valid").is_none());
+    }
+
+    #[tokio::test]
+    async fn the_web_port_has_the_principal_of_its_own_address() {
+        let named = "hadoop.http.authentication.kerberos.principal";
+        let (plain, tls) = ("dfs.datanode.http.address", "dfs.datanode.https.address");
+        for (more, is) in [
+            (vec![], None),
+            (vec![(named, "*")], None),
+            (vec![(named, "HTTP/here@R")], Some("HTTP/here@R")),
+            (
+                vec![(named, "HTTP/_HOST@R"), (plain, "Web.example:9864")],
+                Some("HTTP/web.example@R"),
+            ),
+            (
+                vec![(named, "HTTP/_HOST@R"), (tls, "tls.example:9865")],
+                Some("HTTP/tls.example@R"),
+            ),
+        ] {
+            let found = web_principal(&config(&more)).await.expect("a realm");
+            assert_eq!(found.as_deref(), is, "{more:?}");
+        }
+        let any = config(&[(named, "HTTP/_HOST@R"), (plain, "0.0.0.0:9864")]);
+        let found = web_principal(&any).await.expect("a realm");
+        let found = found.unwrap_or_default();
+        assert!(
+            found.ends_with("@R") && !found.contains("_HOST") && !found.contains("0.0.0.0"),
+            "{found}"
+        );
     }
 
     #[test]

@@ -101,13 +101,10 @@ impl Configuration {
     /// When the file is there, and cannot be read.
     pub fn over(&self, name: &str) -> Result<Self, ConfigError> {
         let mut config = self.clone();
-        let path = self.directory.as_ref().map(|dir| dir.join(name));
-        // A link that leads nowhere, or a folder that is closed, is no missing file.
-        for property in path
-            .filter(|_| self.has_file(name))
-            .map_or_else(|| Ok(Vec::new()), |path| xml::read_file(&path))?
-        {
-            config.merge(property);
+        if let Some(directory) = self.directory.as_ref().filter(|_| self.has_file(name)) {
+            for property in xml::read_file(&directory.join(name))? {
+                config.merge(property);
+            }
         }
         Ok(config)
     }
@@ -115,12 +112,11 @@ impl Configuration {
     /// Whether the directory has a file of this name, or something that cannot be looked at.
     #[must_use]
     pub fn has_file(&self, name: &str) -> bool {
-        let path = self.directory.as_ref().map(|dir| dir.join(name));
-        let is_missing = |path: std::path::PathBuf| {
-            let looked = std::fs::symlink_metadata(path);
-            looked.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-        };
-        path.is_some_and(|path| !is_missing(path))
+        self.directory.as_ref().is_some_and(|directory| {
+            // A link that leads nowhere, or a folder that is closed, is no missing file.
+            let looked = std::fs::symlink_metadata(directory.join(name));
+            !looked.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        })
     }
 
     /// A configuration of these properties alone, as if given with `-D`. For tests and tools.

@@ -151,13 +151,11 @@ impl Configuration {
         } else {
             &authentication
         };
-        let demands = [(
+        let other = !authentication.eq_ignore_ascii_case("simple") && !self.has_kerberos();
+        let demanded = other.then_some((
             keys::SECURITY_AUTHENTICATION.name(),
-            !authentication.eq_ignore_ascii_case("simple") && !self.has_kerberos(),
             "an authentication other than simple and kerberos",
-        )];
-        let demanded = demands.into_iter().find(|(_, demanded, _)| *demanded);
-        let demanded = demanded.map(|(key, _, what)| (key, what));
+        ));
         match demanded.or_else(|| self.unserved_transfer_protection()) {
             Some((key, what)) => Err(ConfigError::Unprotected {
                 key,

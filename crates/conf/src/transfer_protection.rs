@@ -16,12 +16,8 @@ const RESOLVERS: [&str; 3] = [
     "hadoop.security.saslproperties.resolver.class",
 ];
 
-/// A quality of SASL that is none of the three.
-fn is_no_quality(name: &str) -> bool {
-    !["authentication", "integrity", "privacy"]
-        .iter()
-        .any(|known| name.eq_ignore_ascii_case(known))
-}
+/// Qualities of SASL.
+const QUALITIES: [&str; 3] = ["authentication", "integrity", "privacy"];
 
 impl Configuration {
     /// The values of `dfs.data.transfer.protection`, the most wanted first.
@@ -36,15 +32,12 @@ impl Configuration {
 
     /// The key whose protection of data transfer is not served, and what it asks for.
     pub(super) fn unserved_transfer_protection(&self) -> Option<(&'static str, &'static str)> {
-        if self
-            .transfer_qualities()
-            .iter()
-            .any(|name| is_no_quality(name))
-        {
+        let qualities = self.transfer_qualities();
+        let served = |name: &String| QUALITIES.contains(&name.as_str());
+        if !qualities.iter().all(served) {
             let what = "a protection other than authentication, integrity and privacy";
             return Some((keys::DATA_TRANSFER_PROTECTION.name(), what));
         }
-        let qualities = self.transfer_qualities();
         let proves = self.has_kerberos() || self.get(&keys::ENCRYPT_DATA_TRANSFER);
         if !qualities.is_empty() && !proves {
             let what = "a protection that needs Kerberos, without which all goes in clear";

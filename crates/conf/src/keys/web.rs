@@ -26,7 +26,8 @@ keys! {
     HTTP_ANONYMOUS: bool = ("hadoop.http.authentication.simple.anonymous.allowed", "true",
         "Whether the latter needs no name.");
     HTTP_PRINCIPAL: Option<String> = ("hadoop.http.authentication.kerberos.principal", "",
-        "Principal of the web port. Any of the keytab that begins with HTTP/ serves.");
+        "Principal of the web port, which callers have to call; `_HOST` is its host. With `*`, or \
+         none, any of the keytab that begins with HTTP/ serves.");
     HTTP_KEYTAB: Option<String> = ("hadoop.http.authentication.kerberos.keytab", "",
         "The keytab with its key.");
     HTTP_OPEN_PATHS: Vec<String> = ("hadoop.http.authentication.kerberos.endpoint.whitelist", "",

@@ -66,7 +66,7 @@ impl Bound {
             web.tls = Some((https, Arc::new(tls)));
             https_port = addr.port();
         }
-        let filters = WebFilters::of(config).map_err(StartError::Web)?;
+        let filters = WebFilters::of(config).await.map_err(StartError::Web)?;
         Ok(Self {
             xfer,
             xfer_addr,

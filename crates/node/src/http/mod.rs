@@ -21,6 +21,7 @@
 //! | `stalled_connections` | which connections are ended |
 //! | `tls` | the same over TLS |
 //! | `cached` | answers given for a while |
+//! | `secret_file` | files with secrets, and their limit |
 //!
 //! Its threads serve nothing else, so that no request takes one from the data path.
 
@@ -41,6 +42,7 @@ mod prom_counts;
 mod prom_state;
 mod prom_text;
 mod scan_report;
+mod secret_file;
 mod server;
 mod stalled_connections;
 mod tls;
@@ -162,7 +164,9 @@ async fn with_a_head_that_fits(request: Request) -> Result<Request, StatusCode> 
     let headers: usize = headers
         .map(|(name, value)| name.as_str().len() + value.len())
         .sum();
-    match headers + request.uri().path().len() <= server::HEAD_BYTES_MAX {
+    let asked = request.uri().path_and_query();
+    let asked = asked.map_or(0, |asked| asked.as_str().len());
+    match headers + asked <= server::HEAD_BYTES_MAX {
         true => Ok(request),
         false => Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
     }

@@ -14,7 +14,7 @@ use hayloft_wire::rpc::names;
 use tracing::warn;
 
 use super::permissions::Users;
-use crate::security::{AccessList, HostList};
+use crate::security::{AccessList, FoundHosts, HostList};
 
 /// The file with the lists, in the directory of the configuration.
 const FILE: &str = "hadoop-policy.xml";
@@ -138,12 +138,13 @@ impl ServicePolicy {
                 .collect::<Result<Vec<_>, String>>()
         });
         let mut protocols = read.await.map_err(|error| error.to_string())??;
+        let mut found = FoundHosts::new();
         for protocol in &mut protocols {
-            for host in protocol.hosts.resolve().await {
+            for host in protocol.hosts.resolve(&mut found).await {
                 let protocol = protocol.name;
                 warn!(host, protocol, "{FILE} lets a host in that has no address");
             }
-            if let [host, ..] = &protocol.blocked_hosts.resolve().await[..] {
+            if let [host, ..] = &protocol.blocked_hosts.resolve(&mut found).await[..] {
                 return Err(format!(
                     "{FILE} blocks the host {host}, which has no address: mend the name, or give \
                      its address"

@@ -1,6 +1,7 @@
 //! Lists of hosts from which something may be done: addresses, names, and networks such as
 //! `10.0.0.0/8`, with commas; or `*` alone for all.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use tokio::time::timeout;
 const HOSTS_MAX: usize = 10_000;
 /// How long the name of a host may take.
 const RESOLVED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Hosts that were looked up, with their addresses: many lists have the same.
+pub(crate) type FoundHosts = HashMap<String, Vec<IpAddr>>;
 
 /// Which hosts. Names are looked up once, when a node starts, as Apache's node does it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,20 +53,20 @@ impl HostList {
         Ok(list)
     }
 
-    /// Looks up the names. Gives back those that have no address: they count for nothing.
-    pub(crate) async fn resolve(&mut self) -> Vec<String> {
+    /// Looks up the names that are not `found` yet. Gives back those that have no address: they
+    /// count for nothing.
+    pub(crate) async fn resolve(&mut self, found: &mut FoundHosts) -> Vec<String> {
         let mut unknown = Vec::new();
         if self.every {
             return unknown;
         }
         for name in std::mem::take(&mut self.names) {
-            let found = timeout(RESOLVED_WITHIN, lookup_host((name.as_str(), 0)));
-            let found: Option<Vec<_>> =
-                found.await.ok().and_then(Result::ok).map(Iterator::collect);
-            if let Some(found) = found {
-                let found = found.iter().map(|address| address.ip().to_canonical());
-                self.addresses.extend(found);
-            } else {
+            if !found.contains_key(&name) {
+                found.insert(name.clone(), addresses(&name).await);
+            }
+            let addresses = found.get(&name).map_or(&[][..], Vec::as_slice);
+            self.addresses.extend(addresses);
+            if addresses.is_empty() {
                 unknown.push(name);
             }
         }
@@ -78,6 +82,13 @@ impl HostList {
         };
         self.every || self.addresses.contains(&address) || self.networks.iter().any(within)
     }
+}
+
+/// The addresses of a host; none where it is not known in time.
+async fn addresses(name: &str) -> Vec<IpAddr> {
+    let found = timeout(RESOLVED_WITHIN, lookup_host((name, 0))).await;
+    let found = found.into_iter().flatten().flatten();
+    found.map(|found| found.ip().to_canonical()).collect()
 }
 
 /// First and last address of `a.b.c.d/bits`.
@@ -131,8 +142,16 @@ mod tests {
     async fn names_are_looked_up_once() {
         let mut list = HostList::parse("localhost, no-such-host.invalid").expect("a list");
         assert!(!list.has(Ipv4Addr::LOCALHOST.into()));
-        assert_eq!(list.resolve().await, ["no-such-host.invalid"]);
+        let mut found = FoundHosts::new();
+        let other = Ipv4Addr::new(10, 0, 0, 1);
+        found.insert("found.invalid".to_owned(), vec![other.into()]);
+        let unknown = list.resolve(&mut found).await;
+        assert_eq!(unknown, ["no-such-host.invalid"]);
         assert!(list.has(Ipv4Addr::LOCALHOST.into()));
+        assert!(found.contains_key("localhost") && !list.has(other.into()));
+        let mut next = HostList::parse("found.invalid").expect("a list");
+        assert!(next.resolve(&mut found).await.is_empty());
+        assert!(next.has(other.into()));
     }
 
     proptest! {

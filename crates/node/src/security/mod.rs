@@ -43,7 +43,7 @@ pub use algorithm::TokenSettings;
 pub use block_keys::BlockKeysOfPool;
 pub use block_tokens::{BlockTokens, Disagreement};
 pub(crate) use groups::UserGroups;
-pub(crate) use host_list::HostList;
+pub(crate) use host_list::{FoundHosts, HostList};
 pub use passwords::{DataEncryptionKey, TokenPassword};
 pub use refused::TokenRefused;
 pub use secret::Secret;

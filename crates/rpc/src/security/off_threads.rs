@@ -22,19 +22,22 @@ pub(crate) enum OffThreads {
     Ticket,
     /// It looks at what a caller sent.
     Caller,
+    /// The same at the web port, whose callers may be strangers.
+    WebCaller,
     /// It asks a name server.
     Names,
 }
 
 impl OffThreads {
     fn places(self) -> Arc<Semaphore> {
-        static PLACES: OnceLock<[Arc<Semaphore>; 4]> = OnceLock::new();
+        static PLACES: OnceLock<[Arc<Semaphore>; 5]> = OnceLock::new();
         let places = || std::array::from_fn(|_| Arc::new(Semaphore::new(CALLS_MAX)));
-        let [login, ticket, caller, names] = PLACES.get_or_init(places);
+        let [login, ticket, caller, web, names] = PLACES.get_or_init(places);
         Arc::clone(match self {
             Self::Login => login,
             Self::Ticket => ticket,
             Self::Caller => caller,
+            Self::WebCaller => web,
             Self::Names => names,
         })
     }
@@ -83,26 +86,38 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(20);
 
-    #[tokio::test]
-    async fn servers_that_hang_do_not_keep_the_node_from_logging_in() {
+    /// Calls of one sort hang; whether those of others go on.
+    async fn goes_on(hanging: OffThreads, others: &[OffThreads]) {
         let (done, wait) = std::sync::mpsc::channel::<()>();
         let wait = Arc::new(std::sync::Mutex::new(wait));
         for _ in 0..CALLS_MAX {
             let wait = Arc::clone(&wait);
-            let hanging = off_threads(OffThreads::Ticket, SHORT, move || {
+            let call = off_threads(hanging, SHORT, move || {
                 let _ = wait.lock().unwrap().recv();
                 Ok(())
             });
-            assert!(matches!(hanging.await, Err(BlockedCall::Slow(_))));
+            assert!(matches!(call.await, Err(BlockedCall::Slow(_))));
         }
-        let ticket = off_threads(OffThreads::Ticket, SHORT, || Ok(()));
-        assert!(matches!(ticket.await, Err(BlockedCall::Slow(_))));
+        let same = off_threads(hanging, SHORT, || Ok(()));
+        assert!(matches!(same.await, Err(BlockedCall::Slow(_))));
         let limit = Duration::from_secs(60);
-        assert!(
-            off_threads(OffThreads::Login, limit, || Ok(()))
-                .await
-                .is_ok()
-        );
+        for other in others {
+            assert!(off_threads(*other, limit, || Ok(())).await.is_ok());
+        }
         drop(done);
+    }
+
+    #[tokio::test]
+    async fn servers_that_hang_do_not_keep_the_node_from_logging_in() {
+        goes_on(OffThreads::Ticket, &[OffThreads::Login]).await;
+    }
+
+    #[tokio::test]
+    async fn strangers_at_the_web_port_do_not_keep_callers_of_rpc_waiting() {
+        goes_on(
+            OffThreads::WebCaller,
+            &[OffThreads::Caller, OffThreads::Login],
+        )
+        .await;
     }
 }

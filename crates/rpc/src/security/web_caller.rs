@@ -23,13 +23,18 @@ pub struct WebCaller {
     pub answer: Vec<u8>,
 }
 
-/// Takes in a caller's token. The key of any web server's principal in the keytab serves.
+/// Takes in a caller's token, which has to be for the principal `named`; without, the key of any
+/// web server's principal in the keytab serves.
 ///
 /// # Errors
 /// The caller is not believed; the reason is for the log alone.
-pub async fn accept_web_caller(keytab: &Path, token: Vec<u8>) -> Result<WebCaller, String> {
+pub async fn accept_web_caller(
+    keytab: &Path,
+    named: Option<&str>,
+    token: Vec<u8>,
+) -> Result<WebCaller, String> {
     let keytab = PathBuf::from(keytab);
-    let accepted = off_threads(OffThreads::Caller, STEP_LIMIT, move || {
+    let accepted = off_threads(OffThreads::WebCaller, STEP_LIMIT, move || {
         let keys = Arc::new(GssCredentials::accepting_any(&keytab)?);
         let mut context = GssContext::from_caller(keys)?;
         let step = context.step(&token)?;
@@ -47,12 +52,8 @@ pub async fn accept_web_caller(keytab: &Path, token: Vec<u8>) -> Result<WebCalle
             answer,
         });
     };
-    // The same keytab may have the key of the data port's principal: tickets for that are not
-    // meant for this port.
-    if !called.starts_with(HTTP_SERVICE) {
-        return Err(format!(
-            "its ticket is for {called}, which is no web server's"
-        ));
+    if !serves(&called, named) {
+        return Err(format!("its ticket is for {called}, not for this port"));
     }
     let principal = caller.ok_or("its ticket names no principal")?;
     Ok(WebCaller {
@@ -61,17 +62,43 @@ pub async fn accept_web_caller(keytab: &Path, token: Vec<u8>) -> Result<WebCalle
     })
 }
 
-/// The web servers' principals of a keytab. Blocking.
+/// Whether a principal is that of the web port. The same keytab may have the keys of the data
+/// port, and of other web servers.
+fn serves(principal: &str, named: Option<&str>) -> bool {
+    named.map_or(principal.starts_with(HTTP_SERVICE), |named| {
+        principal == named
+    })
+}
+
+/// The principals of a keytab that callers may call, as of [`accept_web_caller`]. Blocking.
 ///
 /// # Errors
 /// Why the keytab cannot be read.
-pub fn web_principals(keytab: &Path) -> Result<Vec<String>, String> {
+pub fn web_principals(keytab: &Path, named: Option<&str>) -> Result<Vec<String>, String> {
     let keys = Keytab::read(keytab).map_err(|error| match error {
         KeytabError::Unreadable { reason, .. } => reason,
         _ => "it is no keytab of MIT's format".to_owned(),
     })?;
-    let of_web = keys
-        .principals()
-        .filter(|name| name.starts_with(HTTP_SERVICE));
+    let of_web = keys.principals().filter(|name| serves(name, named));
     Ok(of_web.map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_principal_alone_is_called() {
+        let (own, other) = ("HTTP/here@R", "HTTP/there@R");
+        for (called, named, is) in [
+            (own, Some(own), true),
+            (other, Some(own), false),
+            ("HTTP/here@ELSEWHERE", Some(own), false),
+            ("dn/here@R", Some(own), false),
+            (other, None, true),
+            ("dn/here@R", None, false),
+        ] {
+            assert_eq!(serves(called, named), is, "{called} {named:?}");
+        }
+    }
 }

@@ -1,29 +1,27 @@
 //! Callers who say, or prove, who they are (`hadoop.http.authentication.*`), as Hadoop's
 //! `AuthenticationFilter` has it.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use hayloft_client::login;
 use hayloft_conf::{Configuration, keys};
+use hayloft_rpc::log_limit::{LogLimit, words};
 use hayloft_rpc::security::{HTTP_SERVICE, accept_web_caller, web_principals};
 use tracing::{debug, info, warn};
 use zeroize::Zeroizing;
 
 use super::cookie::{self, CookieSigner, CookieToken};
 use super::{Asked, Passed, Refused, WebUser};
-use crate::http::parameter;
+use crate::http::{parameter, secret_file};
 use crate::security::ShortNames;
 
 const KERBEROS: &str = "kerberos";
 const SIMPLE: &str = "simple";
 const NEGOTIATE: &str = "Negotiate";
-/// Bytes of the secret's file, at most.
-const SECRET_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of a secret that this node makes.
 const SECRET_BYTES: usize = 32;
 /// Where the secret is when no key says so, below the user's home.
@@ -40,6 +38,8 @@ enum How {
     /// By SPNEGO.
     Kerberos {
         keytab: PathBuf,
+        /// Whom callers call; `None`: any web server of the keytab.
+        principal: Option<String>,
         names: ShortNames,
         /// Paths without.
         open: Vec<String>,
@@ -56,16 +56,17 @@ pub(super) struct Authentication {
     idle: Option<Duration>,
     /// What follows the cookie's value.
     attributes: String,
+    log: LogLimit,
 }
 
 impl Authentication {
-    pub(super) fn of(config: &Configuration) -> Result<Self, String> {
+    pub(super) async fn of(config: &Configuration) -> Result<Self, String> {
         let type_key = keys::HTTP_AUTHENTICATION.name();
         let how = match config.get(&keys::HTTP_AUTHENTICATION).as_str() {
             SIMPLE => How::Simple {
                 anonymous: config.get(&keys::HTTP_ANONYMOUS),
             },
-            KERBEROS => kerberos(config)?,
+            KERBEROS => kerberos(config).await?,
             other => {
                 return Err(format!(
                     "{type_key} ({}) is {other:?}: simple and kerberos are served",
@@ -84,6 +85,7 @@ impl Authentication {
             lasts: config.get(&keys::HTTP_COOKIE_LASTS),
             idle: idle(config)?,
             attributes,
+            log: LogLimit::default(),
         })
     }
 
@@ -101,15 +103,17 @@ impl Authentication {
         }
         match &self.how {
             How::Simple { anonymous } => self.by_name(asked, *anonymous),
+            How::Kerberos { open, .. } if open.iter().any(|path| path == asked.path) => {
+                Ok(Passed::default())
+            }
             How::Kerberos {
                 keytab,
+                principal,
                 names,
-                open,
+                ..
             } => {
-                if open.iter().any(|path| path == asked.path) {
-                    return Ok(Passed::default());
-                }
-                self.by_ticket(asked, keytab, names).await
+                let by = (keytab.as_path(), principal.as_deref());
+                self.by_ticket(asked, by, names).await
             }
         }
     }
@@ -161,7 +165,7 @@ impl Authentication {
     async fn by_ticket(
         &self,
         asked: &Asked<'_>,
-        keytab: &Path,
+        (keytab, called): (&Path, Option<&str>),
         names: &ShortNames,
     ) -> Result<Passed, Refused> {
         let unproved = |answer: String| self.refuse(StatusCode::UNAUTHORIZED, answer);
@@ -175,7 +179,7 @@ impl Authentication {
         let Ok(token) = BASE64_STANDARD.decode(token.trim()) else {
             return Err(self.disbelieved("its token is no Base64"));
         };
-        let caller = accept_web_caller(keytab, token).await;
+        let caller = accept_web_caller(keytab, called, token).await;
         let caller = caller.map_err(|why| self.disbelieved(&why))?;
         let answer = format!("{NEGOTIATE} {}", BASE64_STANDARD.encode(&caller.answer));
         let Some(principal) = caller.principal else {
@@ -218,9 +222,12 @@ impl Authentication {
         (header::SET_COOKIE, value)
     }
 
-    /// A caller that is not believed.
+    /// A caller that is not believed: the reason may well be this node's keytab or clock.
     fn disbelieved(&self, why: &str) -> Refused {
-        debug!(why, "a caller of the web port is not believed");
+        if let Some(skipped) = self.log.may_log() {
+            let reason = words(why);
+            warn!(skipped, reason, "a caller of the web port is not believed");
+        }
         Refused {
             status: StatusCode::FORBIDDEN,
             message: "Authentication failed",
@@ -250,9 +257,9 @@ fn idle(config: &Configuration) -> Result<Option<Duration>, String> {
     Ok(seconds.map(Duration::from_secs))
 }
 
-fn kerberos(config: &Configuration) -> Result<How, String> {
-    let principal = config.get(&keys::HTTP_PRINCIPAL);
-    if let Some(other) = principal.filter(|p| p != "*" && !p.starts_with(HTTP_SERVICE)) {
+async fn kerberos(config: &Configuration) -> Result<How, String> {
+    let principal = login::web_principal(config).await?;
+    if let Some(other) = principal.as_ref().filter(|p| !p.starts_with(HTTP_SERVICE)) {
         return Err(format!(
             "{} is {other}, but clients call HTTP/host@REALM",
             keys::HTTP_PRINCIPAL.name()
@@ -274,9 +281,13 @@ fn kerberos(config: &Configuration) -> Result<How, String> {
             keytab.display()
         )
     };
-    let principals = web_principals(&keytab).map_err(|why| unusable(&why))?;
+    let principals = web_principals(&keytab, principal.as_deref());
+    let principals = principals.map_err(|why| unusable(&why))?;
     if principals.is_empty() {
-        return Err(unusable("it has no key of a principal HTTP/host@REALM"));
+        let wanted = principal
+            .as_deref()
+            .unwrap_or("a principal HTTP/host@REALM");
+        return Err(unusable(&format!("it has no key of {wanted}")));
     }
     info!(
         ?principals,
@@ -288,6 +299,7 @@ fn kerberos(config: &Configuration) -> Result<How, String> {
     }
     Ok(How::Kerberos {
         keytab,
+        principal,
         names,
         open: config.get(&keys::HTTP_OPEN_PATHS),
     })
@@ -305,7 +317,7 @@ fn secret(config: &Configuration) -> Result<Zeroizing<Vec<u8>>, String> {
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(SECRET_FILE));
     let file = named.clone().or(home).filter(|_| from == "file");
     if let Some(file) = file {
-        match read(&file) {
+        match secret_file::read(&file) {
             Ok(secret) if !secret.is_empty() => return Ok(secret),
             Ok(_) => warn!(file = %file.display(), "the secret of cookies is empty"),
             // The file that no key names may well be missing.
@@ -317,16 +329,6 @@ fn secret(config: &Configuration) -> Result<Zeroizing<Vec<u8>>, String> {
     }
     let secret: [u8; SECRET_BYTES] = rand::random();
     Ok(Zeroizing::new(secret.to_vec()))
-}
-
-fn read(file: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
-    let mut secret = Zeroizing::new(Vec::new());
-    let file = File::open(file)?;
-    file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut secret)?;
-    if secret.len() as u64 > SECRET_BYTES_MAX {
-        return Err(std::io::Error::other("it is longer than 64 KiB"));
-    }
-    Ok(secret)
 }
 
 /// Milliseconds since 1970, so long from now.

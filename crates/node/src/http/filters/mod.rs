@@ -71,13 +71,13 @@ impl WebFilters {
     ///
     /// # Errors
     /// What is not served, or cannot be used; in words for the operator.
-    pub(crate) fn of(config: &SharedConfig) -> Result<Self, String> {
+    pub(crate) async fn of(config: &SharedConfig) -> Result<Self, String> {
         let current = config.current();
         let all = current.get(&keys::HTTP_FILTERS);
         let all = all.split(',').map(str::trim).filter(|one| !one.is_empty());
         let mut filters = Vec::new();
         for class in all {
-            filters.extend(filter(&current, class)?);
+            filters.extend(filter(&current, class).await?);
         }
         Ok(Self {
             filters,
@@ -109,7 +109,7 @@ impl WebFilters {
 }
 
 /// The filter of a class; `None` for one that changes nothing here.
-fn filter(config: &Configuration, class: &str) -> Result<Option<Filter>, String> {
+async fn filter(config: &Configuration, class: &str) -> Result<Option<Filter>, String> {
     // A class of the same name elsewhere may ask for a login.
     match class {
         "org.apache.hadoop.http.lib.StaticUserWebFilter" => {
@@ -117,7 +117,7 @@ fn filter(config: &Configuration, class: &str) -> Result<Option<Filter>, String>
             Ok(Some(Filter::StaticUser(user)))
         }
         "org.apache.hadoop.security.AuthenticationFilterInitializer" => {
-            let authentication = Authentication::of(config)?;
+            let authentication = Authentication::of(config).await?;
             Ok(Some(Filter::Authentication(Box::new(authentication))))
         }
         // It tells browsers that pages of other sites may read: without it they may not.
@@ -174,9 +174,9 @@ pub(super) async fn stand_before(
 mod tests {
     use super::*;
 
-    fn filters(properties: &[(&str, &str)]) -> Result<WebFilters, String> {
+    async fn filters(properties: &[(&str, &str)]) -> Result<WebFilters, String> {
         let config = Configuration::from_properties(properties.iter().copied());
-        WebFilters::of(&SharedConfig::new(config.expect("valid")))
+        WebFilters::of(&SharedConfig::new(config.expect("valid"))).await
     }
 
     async fn user(properties: &[(&str, &str)], query: &str) -> Option<String> {
@@ -187,7 +187,7 @@ mod tests {
             headers: &headers,
             over_tls: false,
         };
-        let filters = filters(properties).expect("usable");
+        let filters = filters(properties).await.expect("usable");
         let passed = filters.pass(&asked).await.expect("passes");
         passed.user.name
     }
@@ -209,8 +209,8 @@ mod tests {
         assert_eq!(user(&turned, "user.name=ann").await.as_deref(), Some("ann"));
     }
 
-    #[test]
-    fn what_would_leave_pages_open_is_refused() {
+    #[tokio::test]
+    async fn what_would_leave_pages_open_is_refused() {
         for (properties, told) in [
             (vec![(FILTERS, "org.example.Filter")], "org.example.Filter"),
             (
@@ -242,7 +242,7 @@ mod tests {
                 "file and random are served",
             ),
         ] {
-            let refused = filters(&properties).expect_err("refused");
+            let refused = filters(&properties).await.expect_err("refused");
             assert!(refused.contains(told), "{refused}");
         }
     }

@@ -1,13 +1,13 @@
 //! Passwords of `ssl-server.xml`: from the credential providers that it names, else as it has them.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use hayloft_conf::Configuration;
 use zeroize::Zeroizing;
 
 use super::jceks;
+use crate::http::secret_file;
 
 /// Names the providers, with commas.
 const PROVIDERS: &str = "hadoop.security.credential.provider.path";
@@ -19,8 +19,6 @@ const PASSWORD_VARIABLE: &str = "HADOOP_CREDSTORE_PASSWORD";
 const PASSWORD: &str = "none";
 /// Ways to a store in a file.
 const SCHEMES: [&str; 2] = ["jceks://file/", "localjceks://file/"];
-/// Bytes of a store, or of a password's file, at most.
-const BYTES_MAX: u64 = 1 << 20;
 
 /// Where passwords are.
 pub(super) struct Credentials<'a> {
@@ -68,7 +66,7 @@ impl<'a> Credentials<'a> {
                     path.display()
                 )
             };
-            let bytes = match read(path) {
+            let bytes = match secret_file::read(path) {
                 Ok(bytes) => bytes,
                 // As in Hadoop, one that is not there has no passwords.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -92,23 +90,13 @@ impl<'a> Credentials<'a> {
         };
         let directory = self.server.directory().unwrap_or(Path::new(""));
         let file = directory.join(file);
-        let bytes = read(&file).map_err(|error| {
+        let bytes = secret_file::read(&file).map_err(|error| {
             let shown = file.display();
             format!("{PASSWORD_FILE}: {shown} cannot be read: {error}")
         })?;
         let text = String::from_utf8_lossy(&bytes);
         Ok(Zeroizing::new(text.trim().to_owned()))
     }
-}
-
-fn read(path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
-    let mut bytes = Zeroizing::new(Vec::new());
-    let file = File::open(path)?;
-    file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(std::io::Error::other("it is longer than 1 MiB"));
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

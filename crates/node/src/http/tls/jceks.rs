@@ -8,15 +8,8 @@ use zeroize::Zeroizing;
 
 use super::der::{INTEGER, OCTETS, Rest, SEQUENCE};
 use super::java_objects::JavaObject;
-use super::jks;
+use super::jks::{self, Entry};
 
-const MAGIC: [u8; 4] = [0xCE; 4];
-const KEY: u32 = 1;
-const CERTIFICATE: u32 = 2;
-const SECRET: u32 = 3;
-/// Entries, and certificates of a chain, at most.
-const ENTRIES_MAX: u32 = 4096;
-const CHAIN_MAX: u32 = 32;
 /// The one way in which Java seals secrets there.
 const SEAL: &[u8] = b"PBEWithMD5AndTripleDES";
 const SEALED: &str = "com.sun.crypto.provider.SealedObjectForKeyProtector";
@@ -33,48 +26,18 @@ pub(super) fn secret(
     password: &str,
     alias: &str,
 ) -> Result<Option<Zeroizing<String>>, String> {
-    if !bytes.starts_with(&MAGIC) {
+    if !bytes.starts_with(&jks::JCEKS_MAGIC) {
         return Err("it is no JCEKS keystore".to_owned());
     }
-    let mut rest = Rest(jks::checked(bytes, Some(password))?);
-    rest.take(MAGIC.len())?;
-    if rest.number()? != 2 {
-        return Err("it has another version than 2".to_owned());
-    }
-    let count = rest.number()?;
-    if count > ENTRIES_MAX {
-        return Err(format!("it has {count} entries"));
-    }
-    for _ in 0..count {
-        let kind = rest.number()?;
-        let name = rest.text()?;
-        let _made = rest.take(8)?;
-        match kind {
-            SECRET => {
-                let sealed = JavaObject::read(&mut rest)?;
-                // Java writes aliases in lower case.
-                if name == alias.to_lowercase().as_bytes() {
-                    return unsealed(&sealed, password).map(Some);
-                }
-            }
-            CERTIFICATE => skip_certificate(&mut rest)?,
-            KEY => {
-                rest.bytes()?;
-                let chain = rest.number()?;
-                if chain > CHAIN_MAX {
-                    return Err(format!("a key has {chain} certificates"));
-                }
-                (0..chain).try_for_each(|_| skip_certificate(&mut rest))?;
-            }
-            other => return Err(format!("it has an entry of kind {other}")),
-        }
-    }
-    Ok(None)
-}
-
-fn skip_certificate(rest: &mut Rest<'_>) -> Result<(), String> {
-    rest.text()?;
-    rest.bytes().map(drop)
+    // Java writes aliases in lower case.
+    let alias = alias.to_lowercase();
+    let mut entries = jks::entries(bytes, Some(password))?.into_iter();
+    let sealed = |entry| match entry {
+        Entry::Secret(name, sealed) => (name == alias.as_bytes()).then_some(sealed),
+        Entry::Key(..) | Entry::Trusted(_) => None,
+    };
+    let found = entries.find_map(sealed);
+    found.map(|sealed| unsealed(&sealed, password)).transpose()
 }
 
 fn unsealed(sealed: &JavaObject<'_>, password: &str) -> Result<Zeroizing<String>, String> {

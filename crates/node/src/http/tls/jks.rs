@@ -4,11 +4,14 @@
 use sha1::{Digest as _, Sha1};
 
 use super::der::{OCTETS, Rest, SEQUENCE};
+use super::java_objects::JavaObject;
 use super::key_pair::KeyPair;
 
 pub(super) const MAGIC: [u8; 4] = [0xFE, 0xED, 0xFE, 0xED];
+pub(super) const JCEKS_MAGIC: [u8; 4] = [0xCE; 4];
 const KEY: u32 = 1;
 const CERTIFICATE: u32 = 2;
+const SECRET: u32 = 3;
 /// Certificates of a chain, and entries, at most.
 const CHAIN_MAX: u32 = 32;
 const ENTRIES_MAX: u32 = 4096;
@@ -22,11 +25,13 @@ fn utf16(password: &str) -> Vec<u8> {
 }
 
 /// One entry of a keystore; certificates are DER.
-enum Entry<'a> {
+pub(super) enum Entry<'a> {
     /// A key, hidden, and its chain.
     Key(&'a [u8], Vec<&'a [u8]>),
     /// A certificate that is trusted.
     Trusted(&'a [u8]),
+    /// The alias of a secret, and the secret, sealed. JCEKS alone has it.
+    Secret(&'a [u8], JavaObject<'a>),
 }
 
 /// The first key of the keystore and its chain.
@@ -37,7 +42,7 @@ pub(super) fn read(bytes: &[u8], password: &str, key_password: &str) -> Result<K
     let entries = entries(bytes, Some(password))?.into_iter();
     let key = |entry| match entry {
         Entry::Key(hidden, chain) => Some((hidden, chain)),
-        Entry::Trusted(_) => None,
+        Entry::Trusted(_) | Entry::Secret(..) => None,
     };
     let (hidden, chain) = entries.filter_map(key).next().ok_or("it has no key")?;
     Ok(KeyPair {
@@ -55,6 +60,7 @@ pub(super) fn trusted(bytes: &[u8], password: Option<&str>) -> Result<Vec<Vec<u8
     let certificate = |entry| match entry {
         Entry::Key(_, chain) => chain.first().copied(),
         Entry::Trusted(certificate) => Some(certificate),
+        Entry::Secret(..) => None,
     };
     Ok(entries
         .filter_map(certificate)
@@ -62,7 +68,14 @@ pub(super) fn trusted(bytes: &[u8], password: Option<&str>) -> Result<Vec<Vec<u8
         .collect())
 }
 
-fn entries<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<Vec<Entry<'a>>, String> {
+/// What a keystore has, of this format or of JCEKS, which differs in the kinds of entries alone.
+///
+/// # Errors
+/// In words: another form, a wrong password. Without a password nothing shows damage.
+pub(super) fn entries<'a>(
+    bytes: &'a [u8],
+    password: Option<&str>,
+) -> Result<Vec<Entry<'a>>, String> {
     let body = checked(bytes, password)?;
     let mut rest = Rest(body);
     rest.take(MAGIC.len())?;
@@ -83,7 +96,7 @@ fn entries<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<Vec<Entry<'a>>
     let mut all = Vec::new();
     for _ in 0..count {
         let kind = rest.number()?;
-        let _alias = rest.text()?;
+        let alias = rest.text()?;
         let _made = rest.take(8)?;
         match kind {
             CERTIFICATE => all.push(Entry::Trusted(certificate(&mut rest)?)),
@@ -97,6 +110,9 @@ fn entries<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<Vec<Entry<'a>>
                     (0..chain).map(|_| certificate(&mut rest)).collect();
                 all.push(Entry::Key(hidden, chain?));
             }
+            SECRET if body.starts_with(&JCEKS_MAGIC) => {
+                all.push(Entry::Secret(alias, JavaObject::read(&mut rest)?));
+            }
             other => return Err(format!("it has an entry of kind {other}")),
         }
     }
@@ -104,7 +120,7 @@ fn entries<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<Vec<Entry<'a>>
 }
 
 /// The keystore without its checksum, which shows that the password is right.
-pub(super) fn checked<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<&'a [u8], String> {
+fn checked<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<&'a [u8], String> {
     let split = bytes.len().checked_sub(DIGEST).ok_or("it ends early")?;
     let (body, sum) = bytes.split_at(split);
     let Some(password) = password else {

@@ -1,23 +1,19 @@
 //! What keystores of Java's hold: the node's key and its certificates, or those that are trusted.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
 
 use super::key_pair::KeyPair;
 use super::{ec_keys, jks};
-
-/// Bytes of a keystore, at most.
-const BYTES_MAX: u64 = 1 << 20;
+use crate::http::secret_file;
 
 /// Reads the first key of a keystore, whichever of Java's two formats it has.
 ///
 /// # Errors
 /// In words for the operator.
 pub(super) fn read(path: &Path, password: &str, key_password: &str) -> Result<KeyPair, String> {
-    let bytes = bytes(path)?;
+    let bytes = secret_file::read(path).map_err(|e| e.to_string())?;
     let mut pair = if bytes.starts_with(&jks::MAGIC) {
         jks::read(&bytes, password, key_password)?
     } else {
@@ -40,7 +36,7 @@ pub(super) fn read(path: &Path, password: &str, key_password: &str) -> Result<Ke
 /// # Errors
 /// In words for the operator.
 pub(super) fn trusted(path: &Path, password: Option<&str>) -> Result<Vec<Vec<u8>>, String> {
-    let bytes = bytes(path)?;
+    let bytes = secret_file::read(path).map_err(|e| e.to_string())?;
     if bytes.starts_with(&jks::MAGIC) {
         return jks::trusted(&bytes, password);
     }
@@ -54,17 +50,6 @@ pub(super) fn trusted(path: &Path, password: Option<&str>) -> Result<Vec<Vec<u8>
     Ok(entries
         .filter_map(|(_, entry)| certificate(entry))
         .collect())
-}
-
-fn bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let file = File::open(path).map_err(|e| e.to_string())?;
-    let mut bytes = Vec::new();
-    let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(|e| e.to_string())?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(format!("it has more than {BYTES_MAX} bytes"));
-    }
-    Ok(bytes)
 }
 
 fn pkcs12(bytes: &[u8], password: &str) -> Result<KeyStore, String> {
