@@ -290,7 +290,7 @@ fn a_secure_cluster_comes_up_and_outlives_the_end_of_its_kdc() {
     let put = source(files.path()).display().to_string();
     let first = cluster.up(&["--secure", "--put", &put]);
     assert_eq!(first["tour"]["every_byte_equal"], true);
-    assert_eq!(first["tour"]["search"]["matches"], 4000);
+    assert_eq!(first["tour"]["search"], Value::Null, "no native library");
     assert_eq!(first["cluster"]["live_nodes"], 3);
     answers_over_tls_alone(&first["cluster"]);
     let keys = cluster.state.join("kdc").metadata().expect("made");

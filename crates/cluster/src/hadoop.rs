@@ -134,6 +134,12 @@ impl Hadoop {
         self.env = realm.variables_of_programs();
     }
 
+    /// Whether its JVMs find a realm.
+    #[must_use]
+    pub fn has_realm(&self) -> bool {
+        !self.env.is_empty()
+    }
+
     /// All jars, for tools with a class path of their own (Spark).
     #[must_use]
     pub fn jars(&self) -> &[PathBuf] {

@@ -4,7 +4,7 @@
 //! secrets: they would open nothing that is not beside them.
 
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use hayloft_cluster::hadoop::of_java;

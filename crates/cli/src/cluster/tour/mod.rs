@@ -95,7 +95,8 @@ impl fmt::Display for Tour {
             )?,
             None => writeln!(
                 f,
-                "MapReduce   skipped: this Hadoop has no hadoop-mapreduce-examples jar"
+                "MapReduce   skipped: it needs the jar hadoop-mapreduce-examples, and with \
+                 Kerberos Hadoop's native library"
             )?,
         }
         writeln!(
