@@ -175,6 +175,9 @@ pub struct UpArgs {
     /// data.
     #[arg(long, value_enum, default_value_t = Nodes::Hayloft)]
     pub kind: Nodes,
+    /// Protect it: Kerberos with a KDC of its own, block tokens, encrypted RPC and data, HTTPS.
+    #[arg(long, conflicts_with = "virtual_nodes")]
+    pub secure: bool,
     /// Largest heap of the NameNode, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..))]
     pub namenode_heap: u32,

@@ -1,11 +1,14 @@
 //! What commands take from their environment and arguments: paths, properties, the directories of
 //! a node. No command is named here, so every one may use it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use hayloft_client::login;
 use hayloft_conf::{Configuration, keys};
+use hayloft_node::given_protection::given_protection;
+use serde::Serialize;
 
 use crate::error::CliError;
 
@@ -68,6 +71,45 @@ pub fn usable(config: &Configuration) -> Result<(), CliError> {
     Ok(())
 }
 
+/// What protects a node.
+#[derive(Debug, Serialize)]
+pub struct NodeProtection {
+    /// Its name, if it is one of virtual nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Its parts, and what protects each.
+    #[serde(flatten)]
+    pub parts: BTreeMap<&'static str, String>,
+}
+
+impl NodeProtection {
+    fn of(node: Option<String>, config: &Configuration) -> Self {
+        let parts = given_protection(config).into_iter().collect();
+        Self { node, parts }
+    }
+
+    /// A line for each part.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let parts = self.parts.iter();
+        parts.map(|(part, said)| format!("{}: {said}", part.replace('_', " ")))
+    }
+}
+
+/// What protects the node, or each of its virtual nodes; none where a node would not start.
+pub fn protection(config: &Configuration) -> Vec<NodeProtection> {
+    if usable(config).is_err() {
+        return Vec::new();
+    }
+    let nodes = config.virtual_nodes().unwrap_or_default();
+    if nodes.is_empty() {
+        return vec![NodeProtection::of(None, config)];
+    }
+    let of = |node: &hayloft_conf::VirtualNode| {
+        NodeProtection::of(Some(node.name.to_string()), &node.config)
+    };
+    nodes.iter().map(of).collect()
+}
+
 /// The data directories of the node, or of all its virtual nodes.
 pub fn data_dirs(config: &Configuration) -> Result<Vec<PathBuf>, CliError> {
     let nodes = config.virtual_nodes()?;
@@ -107,6 +149,31 @@ pub fn volumes(config: &Configuration) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_virtual_node_has_its_own_protection_and_a_refused_one_none() {
+        let base = [
+            ("fs.defaultFS", "hdfs://127.0.0.1:1"),
+            ("hayloft.nodes", "a,b"),
+            ("dfs.datanode.address.a", "127.0.0.1:7000"),
+            ("dfs.datanode.address.b", "127.0.0.1:7001"),
+        ];
+        let of = |more: &[(&str, &str)]| {
+            let all = base.iter().chain(more).copied();
+            protection(&Configuration::from_properties(all).expect("valid"))
+        };
+        let both = of(&[]);
+        let names: Vec<_> = both.iter().filter_map(|of| of.node.as_deref()).collect();
+        assert_eq!(names, ["a", "b"]);
+        let lines: Vec<String> = both[0].lines().collect();
+        assert_eq!(lines.len(), 6);
+        assert!(
+            lines.contains(&"data port: in clear".to_owned()),
+            "{lines:?}"
+        );
+        let refused = of(&[("dfs.data.transfer.protection", "privacy")]);
+        assert!(refused.is_empty(), "it does not start without Kerberos");
+    }
 
     #[test]
     fn properties_need_a_key() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use hayloft_conf::{Configuration, SharedConfig, VirtualNode, keys};
+use hayloft_conf::{Configuration, Setting, SharedConfig, VirtualNode, keys};
 use hayloft_node::daemon;
 use hayloft_store::StartOption;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 
 use crate::args::{NodeArgs, RollingUpgrade};
 use crate::error::{CliError, FINDING, INTERRUPTED};
-use crate::given::{conf_dir, usable, volumes};
+use crate::given::{NodeProtection, conf_dir, protection, usable, volumes};
 use crate::log_filter;
 
 /// Runs the node until SIGTERM or SIGINT, or answers a question about it.
@@ -44,16 +44,32 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     outcome
 }
 
-/// Prints the configuration, what is remarkable about it and, as an error, what a node would refuse
-/// in it.
+/// The answer of `--print-config --json`.
+#[derive(serde::Serialize)]
+struct PrintedConfig {
+    /// Of the node or of each virtual node; none where the node would not start.
+    protection: Vec<NodeProtection>,
+    settings: Vec<Setting>,
+}
+
+/// Prints the configuration, what protects the node, what is remarkable and, as an error, what a
+/// node would refuse in it.
 fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError> {
     if json {
-        crate::json::print_json(&config.settings())?;
+        crate::json::print_json(&PrintedConfig {
+            protection: protection(config),
+            settings: config.settings(),
+        })?;
     } else {
         print!("{}", config.to_text());
         // What is wrong with them is said below.
         for node in config.virtual_nodes().unwrap_or_default() {
             print!("{}", of_virtual_node(&node));
+        }
+        for of in protection(config) {
+            let node = of.node.as_deref().unwrap_or("this node");
+            println!("# What protects {node}:");
+            of.lines().for_each(|line| println!("#   {line}"));
         }
     }
     for warning in config.warnings() {

@@ -69,8 +69,9 @@ fn every_key_is_reported_with_its_origin() {
     ];
     let output = hayloft(&args);
     assert!(output.status.success(), "{output:?}");
-    let settings: Value =
+    let printed: Value =
         serde_json::from_slice(&output.stdout).expect("stdout is JSON and nothing else");
+    let settings = &printed["settings"];
     let of = |key: &str| {
         let settings = settings.as_array().expect("an array");
         settings
@@ -93,8 +94,15 @@ fn every_key_is_reported_with_its_origin() {
         "what has no effect is said on stderr"
     );
 
+    assert_eq!(printed["protection"][0]["data_port"], "in clear");
+
     let output = hayloft(&["node", "--conf", &path, "--print-config"]);
-    assert!(text(&output.stdout).contains("dfs.heartbeat.interval = 7  ["));
+    let said = text(&output.stdout);
+    assert!(said.contains("dfs.heartbeat.interval = 7  ["));
+    assert!(
+        said.contains("# What protects this node:\n") && said.contains("#   rpc: in clear\n"),
+        "{said}"
+    );
 }
 
 #[test]

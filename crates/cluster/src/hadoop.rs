@@ -2,6 +2,7 @@
 
 use crate::error::{ClusterError, Result};
 use crate::process::{Process, Spawn};
+use crate::realm::Realm;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,6 +40,9 @@ const ADD_OPENS: [&str; 5] = [
 pub struct Hadoop {
     jars: Vec<PathBuf>,
     pages: PathBuf,
+    /// What every JVM of it has besides its own: flags and variables.
+    flags: Vec<String>,
+    env: Vec<(String, String)>,
 }
 
 impl Hadoop {
@@ -76,7 +80,12 @@ impl Hadoop {
             });
         }
         let pages = pages.join("webapps");
-        Ok(Self { jars, pages })
+        Ok(Self {
+            jars,
+            pages,
+            flags: Vec::new(),
+            env: Vec::new(),
+        })
     }
 
     /// The class path directories of an unpacked Hadoop distribution.
@@ -119,6 +128,18 @@ impl Hadoop {
         self.jars.push(jar);
     }
 
+    /// Has its JVMs find a realm, and the ticket of its clients.
+    pub fn enter(&mut self, realm: &Realm) {
+        self.flags = vec![realm.java_flag()];
+        self.env = realm.variables_of_programs();
+    }
+
+    /// Whether its JVMs find a realm.
+    #[must_use]
+    pub fn has_realm(&self) -> bool {
+        !self.env.is_empty()
+    }
+
     /// All jars, for tools with a class path of their own (Spark).
     #[must_use]
     pub fn jars(&self) -> &[PathBuf] {
@@ -128,20 +149,18 @@ impl Hadoop {
     /// A JVM running `main` with `flags` and `args`; not started yet.
     #[must_use]
     pub fn java(&self, name: &str, jvm: &Jvm, main: &str, args: &[&str]) -> Spawn {
-        let java = std::env::var_os("JAVA_HOME")
-            .map(|home| Path::new(&home).join("bin/java"))
-            .filter(|java| java.is_file())
-            .map_or_else(|| "java".to_owned(), |java| java.display().to_string());
-        let mut argv = vec![java];
+        let mut argv = vec![of_java("java")];
         argv.extend(ADD_OPENS.map(String::from));
-        argv.extend(jvm.flags.iter().cloned());
+        argv.extend(jvm.flags.iter().chain(&self.flags).cloned());
         argv.extend([
             "-cp".to_owned(),
             self.class_path(&jvm.conf_dir),
             main.to_owned(),
         ]);
         argv.extend(args.iter().map(|arg| (*arg).to_owned()));
-        Spawn::new(name, argv, jvm.log_dir.join(format!("{name}.log")))
+        let mut spawn = Spawn::new(name, argv, jvm.log_dir.join(format!("{name}.log")));
+        spawn.env.clone_from(&self.env);
+        spawn
     }
 
     /// Runs a stock program to its end.
@@ -165,6 +184,15 @@ impl Hadoop {
             Err(process.error(format!("{main} {args:?}: {status}")))
         }
     }
+}
+
+/// A program of Java's, such as `keytool`: that of `JAVA_HOME`, else the one in `PATH`.
+#[must_use]
+pub fn of_java(program: &str) -> String {
+    std::env::var_os("JAVA_HOME")
+        .map(|home| Path::new(&home).join("bin").join(program))
+        .filter(|path| path.is_file())
+        .map_or_else(|| program.to_owned(), |path| path.display().to_string())
 }
 
 /// What a JVM is started with.

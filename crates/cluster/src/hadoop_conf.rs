@@ -77,8 +77,9 @@ impl Conf {
     }
 
     /// Writes `hdfs-site.xml` (keys of `dfs.`), `yarn-site.xml` (of `yarn.`), `mapred-site.xml` (of
-    /// `mapreduce.`; the local runner unless they say otherwise), `core-site.xml` (the rest) and
-    /// `log4j.properties` into `dir`, creating it.
+    /// `mapreduce.`; the local runner unless they say otherwise), `ssl-server.xml` and
+    /// `ssl-client.xml` (of `ssl.server.` and `ssl.client.`, if there are any), `core-site.xml`
+    /// (the rest) and `log4j.properties` into `dir`, creating it.
     ///
     /// # Errors
     /// [`ClusterError::File`] naming the file.
@@ -90,8 +91,9 @@ impl Conf {
             Self(own.map(|(k, v)| (k.clone(), v.clone())).collect())
         };
         let [hdfs, yarn, mapreduce] = ["dfs.", "yarn.", "mapreduce."].map(of);
+        let tls = ["ssl.server.", "ssl.client."].map(of);
         let elsewhere = |key: &String| {
-            [&hdfs, &yarn, &mapreduce]
+            [&hdfs, &yarn, &mapreduce, &tls[0], &tls[1]]
                 .iter()
                 .any(|c| c.0.contains_key(key))
         };
@@ -112,6 +114,13 @@ impl Conf {
         ] {
             let path = dir.join(name);
             std::fs::write(&path, text).map_err(ClusterError::file("writing", path))?;
+        }
+        for (name, keys) in ["ssl-server.xml", "ssl-client.xml"].into_iter().zip(&tls) {
+            let path = dir.join(name);
+            if !keys.0.is_empty() {
+                std::fs::write(&path, keys.to_xml())
+                    .map_err(ClusterError::file("writing", path))?;
+            }
         }
         // The jars of Maven Central lack the daemons' web pages, and the daemons do not start
         // without finding these directories on the class path; empty ones do.
@@ -146,15 +155,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn splits_keys_over_the_two_site_files_and_escapes() {
+    fn splits_keys_over_the_site_files_and_escapes() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let conf = Conf::new()
             .with("fs.defaultFS", "hdfs://a:1")
-            .with("dfs.x", "a<b&c");
+            .with("dfs.x", "a<b&c")
+            .with("ssl.server.keystore.location", "/k");
         conf.write_dir(dir.path()).expect("written");
         let core = std::fs::read_to_string(dir.path().join("core-site.xml")).expect("core");
         let hdfs = std::fs::read_to_string(dir.path().join("hdfs-site.xml")).expect("hdfs");
         assert!(core.contains("fs.defaultFS") && !core.contains("dfs.x"));
         assert!(hdfs.contains("<value>a&lt;b&amp;c</value>") && !hdfs.contains("fs.defaultFS"));
+        let tls = std::fs::read_to_string(dir.path().join("ssl-server.xml")).expect("of TLS");
+        assert!(tls.contains("keystore.location") && !core.contains("keystore.location"));
+        assert!(!dir.path().join("ssl-client.xml").exists());
     }
 }

@@ -1,8 +1,13 @@
 //! The few bytes of HTTP that the commands and tests need: `GET` of a local page, or of a node's.
 
 use crate::error::{ClusterError, Result};
-use std::io::{Read as _, Write as _};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What an answer may cost the caller.
@@ -73,8 +78,20 @@ pub fn get_with(
     more: &str,
     limits: HttpLimits,
 ) -> Result<HttpAnswer> {
-    let fail = |problem: String| ClusterError::Talk(format!("GET http://{addr}{path}: {problem}"));
-    let answer = exchange(addr, path, more, limits).map_err(|error| {
+    get_over(addr, path, (more, limits), None)
+}
+
+/// As [`get_with`]; over TLS where the server has a certificate, which is in a file (PEM).
+fn get_over(
+    addr: SocketAddr,
+    path: &str,
+    (more, limits): (&str, HttpLimits),
+    certificate: Option<&Path>,
+) -> Result<HttpAnswer> {
+    let scheme = certificate.map_or("http", |_| "https");
+    let fail =
+        |problem: String| ClusterError::Talk(format!("GET {scheme}://{addr}{path}: {problem}"));
+    let answer = exchange(addr, path, (more, limits), certificate).map_err(|error| {
         // What a time limit of a socket looks like depends on the system.
         let slow = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut];
         fail(if slow.contains(&error.kind()) {
@@ -102,8 +119,8 @@ pub fn get_with(
 fn exchange(
     addr: SocketAddr,
     path: &str,
-    more: &str,
-    limits: HttpLimits,
+    (more, limits): (&str, HttpLimits),
+    certificate: Option<&Path>,
 ) -> std::io::Result<Vec<u8>> {
     let end = Instant::now() + limits.whole;
     let left = || {
@@ -113,8 +130,15 @@ fn exchange(
         }
         Ok(left)
     };
-    let mut socket = TcpStream::connect_timeout(&addr, limits.connect.min(limits.whole))?;
+    let socket = TcpStream::connect_timeout(&addr, limits.connect.min(limits.whole))?;
     socket.set_write_timeout(Some(left()?))?;
+    // The handshake of TLS reads when the request is written.
+    socket.set_read_timeout(Some(left()?))?;
+    let timed = socket.try_clone()?;
+    let mut socket: Box<dyn Exchange> = match certificate {
+        Some(certificate) => Box::new(over_tls(socket, addr, certificate)?),
+        None => Box::new(socket),
+    };
     // HTTP/1.0: the answer is not chunked and ends with the connection.
     let end_of_line = if more.is_empty() { "" } else { "\r\n" };
     let request = format!(
@@ -124,10 +148,12 @@ fn exchange(
     let (mut answer, mut part) = (Vec::new(), vec![0; 64 << 10]);
     loop {
         // Each read has what is left of the time: a server that drips does not hold the caller.
-        socket.set_read_timeout(Some(left()?))?;
+        timed.set_read_timeout(Some(left()?))?;
         let n = match socket.read(&mut part) {
             Ok(0) => return Ok(answer),
             Ok(n) => n,
+            // A server of TLS that leaves without a word: who parses the answer knows its end.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(answer),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
@@ -139,12 +165,49 @@ fn exchange(
     }
 }
 
+/// A connection of either kind.
+trait Exchange: Read + Write {}
+
+impl<T: Read + Write> Exchange for T {}
+
+/// TLS with a server at `addr` that has this very certificate.
+fn over_tls(
+    socket: TcpStream,
+    addr: SocketAddr,
+    certificate: &Path,
+) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let certificate = CertificateDer::from_pem_file(certificate).map_err(std::io::Error::other)?;
+    let mut trusted = RootCertStore::empty();
+    trusted.add(certificate).map_err(std::io::Error::other)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(std::io::Error::other)?;
+    let config = config.with_root_certificates(trusted).with_no_client_auth();
+    let connection = ClientConnection::new(Arc::new(config), addr.ip().into());
+    let connection = connection.map_err(std::io::Error::other)?;
+    Ok(StreamOwned::new(connection, socket))
+}
+
 /// One JMX bean of a Hadoop daemon, by its `name=` (the service is part of `query`).
 ///
 /// # Errors
 /// As [`get`], or when the page is not JSON or has no such bean.
 pub fn jmx(addr: SocketAddr, query: &str) -> Result<serde_json::Value> {
-    let page = get(addr, &format!("/jmx?qry={query}"))?;
+    jmx_over(addr, query, None)
+}
+
+/// As [`jmx`]; over TLS where the server has a certificate, which is in a file (PEM).
+///
+/// # Errors
+/// As [`jmx`]; also when the server has another certificate.
+pub fn jmx_over(
+    addr: SocketAddr,
+    query: &str,
+    certificate: Option<&Path>,
+) -> Result<serde_json::Value> {
+    let usual = ("", HttpLimits::default());
+    let page = get_over(addr, &format!("/jmx?qry={query}"), usual, certificate)?.body;
     let mut page: serde_json::Value = serde_json::from_str(&page)
         .map_err(|e| ClusterError::Talk(format!("jmx {query} at {addr}: {e}")))?;
     page["beans"]

@@ -10,6 +10,7 @@
 //! - `ports`: ports chosen at run time that stay ours while a process is down
 //! - `process`: child processes with a log file, that die with us unless told otherwise
 //! - `process_identity`: whether a recorded process is still that process
+//! - `realm`: a Kerberos realm with a KDC of its own
 //! - `wait`: polling with deadlines
 //! - `where_processes_run`: where a process runs, and whether it outlives the program that started
 //!   it
@@ -21,6 +22,7 @@
 //! - [`process`]: children that die with us (or outlive us, when asked), with their logs;
 //! - [`process_identity`]: whether a recorded process is still that process;
 //! - [`where_processes_run`]: this host or a network namespace, and whether a process outlives us;
+//! - [`realm`]: Debian's KDC in a directory of its own;
 //! - [`hadoop`]: where Hadoop's jars are and how its programs are started;
 //! - [`hadoop_conf`]: `core-site.xml`, `hdfs-site.xml`, `yarn-site.xml`, `log4j.properties`;
 //! - [`node`], [`namenode`]: the roles, and what can be done to them.
@@ -34,6 +36,7 @@ pub mod node;
 pub mod ports;
 pub mod process;
 pub mod process_identity;
+pub mod realm;
 pub mod wait;
 pub mod where_processes_run;
 

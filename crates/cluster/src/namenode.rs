@@ -43,6 +43,8 @@ pub struct NameNode {
     nameservice: String,
     id: String,
     name_dir: PathBuf,
+    /// Of its web server, which speaks HTTPS alone then.
+    certificate: Option<PathBuf>,
     process: Option<Process>,
 }
 
@@ -60,6 +62,7 @@ impl NameNode {
             site,
             nameservice: String::new(),
             id: String::new(),
+            certificate: None,
             process: None,
         })
     }
@@ -69,6 +72,13 @@ impl NameNode {
     pub fn in_nameservice(mut self, nameservice: &str, id: &str) -> Self {
         self.nameservice = nameservice.into();
         self.id = id.into();
+        self
+    }
+
+    /// The same with a web server that speaks HTTPS alone, and has this certificate (PEM).
+    #[must_use]
+    pub fn over_tls(mut self, certificate: Option<PathBuf>) -> Self {
+        self.certificate = certificate;
         self
     }
 
@@ -104,8 +114,12 @@ impl NameNode {
 
     /// Says in a configuration where it is; `suffix` tells several NameNodes apart.
     pub fn address_in(&self, conf: &mut Conf, suffix: &str) {
+        let web = match self.certificate {
+            Some(_) => "https",
+            None => "http",
+        };
         conf.set(format!("dfs.namenode.rpc-address{suffix}"), self.rpc())
-            .set(format!("dfs.namenode.http-address{suffix}"), self.http());
+            .set(format!("dfs.namenode.{web}-address{suffix}"), self.http());
     }
 
     /// `hdfs://host:port`, for clients that address this NameNode alone.
@@ -286,7 +300,9 @@ impl NameNode {
     /// When it does not answer.
     pub fn jmx(&self, query: String) -> Result<serde_json::Value> {
         let address = self.site.place.at(self.site.http_port);
-        self.site.place.within(move || http::jmx(address, &query))
+        let certificate = self.certificate.clone();
+        let place = &self.site.place;
+        place.within(move || http::jmx_over(address, &query, certificate.as_deref()))
     }
 
     /// Waits until exactly `count` nodes are live.

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`identity`] | names and ports |
+//! | [`given_protection`] | what protects each part of a node, in words |
 //! | [`store_config`] | configuration as the store takes it |
 //! | [`namenode`] | one service per block pool, one actor per NameNode |
 //! | [`xceiver`] | the data transfer port, both sides |
@@ -20,6 +21,7 @@
 pub mod activity;
 pub mod daemon;
 pub mod daemonlog;
+pub mod given_protection;
 mod http;
 pub mod identity;
 pub mod ipc;

@@ -14,7 +14,6 @@
 //! - `pattern`: test data as a pure function of a seed and a file offset
 //! - `power`: nodes that are killed or lose their power or their disk
 //! - `process_usage`: what the kernel says about a process: memory, descriptors, CPU time
-//! - `realm`: a Kerberos realm with a KDC of its own
 //! - `relay`: a TCP relay that can hold back what passes through it: a network that stalls
 //! - `s3_server`: a server of S3 on this host: moto's
 //! - `striped`: erasure-coded files: where their internal blocks are
@@ -61,7 +60,6 @@ pub mod pattern;
 #[cfg(feature = "load")]
 pub mod power;
 pub mod process_usage;
-pub mod realm;
 pub mod relay;
 pub mod s3_server;
 #[cfg(feature = "cluster")]
@@ -72,7 +70,8 @@ pub mod suite;
 pub mod yarn;
 
 pub use hayloft_cluster::{
-    hadoop_conf, http, namenode, node, ports, process, process_identity, wait, where_processes_run,
+    hadoop_conf, http, namenode, node, ports, process, process_identity, realm, wait,
+    where_processes_run,
 };
 
 pub use cluster::{Cluster, ClusterBuilder};

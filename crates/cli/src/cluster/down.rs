@@ -16,7 +16,7 @@ struct Stopped {
     ended: Ended,
 }
 
-/// Stops the storage nodes, then the NameNode.
+/// Stops the storage nodes, then the NameNode, then the KDC.
 pub fn run(args: &DownArgs) -> Result<ExitCode, CliError> {
     let state = StateDir::new(&args.place.state())?;
     state.require()?;
@@ -31,10 +31,14 @@ pub fn run(args: &DownArgs) -> Result<ExitCode, CliError> {
         (running > 0).then(|| ProgressStep::spinner(format!("stopping {running} processes")));
     let mut endings = start_processes::stop(&nodes)?;
     endings.extend(start_processes::stop(&[&cluster.namenode])?);
+    endings.extend(start_processes::stop(
+        &cluster.kdc.iter().collect::<Vec<_>>(),
+    )?);
     let names = cluster
         .nodes
         .iter()
         .chain([&cluster.namenode])
+        .chain(&cluster.kdc)
         .map(|role| role.name.clone());
     let stopped: Vec<Stopped> = names
         .zip(endings)
@@ -42,17 +46,16 @@ pub fn run(args: &DownArgs) -> Result<ExitCode, CliError> {
         .collect();
     step.map(|step| step.done(""));
     cluster.namenode.process = None;
-    cluster
-        .nodes
-        .iter_mut()
-        .for_each(|node| node.process = None);
+    let others = cluster.nodes.iter_mut().chain(&mut cluster.kdc);
+    others.for_each(|role| role.process = None);
     state.save(&cluster)?;
     if args.json {
         crate::json::print_json(&stopped)?;
     } else if running > 0 {
         println!(
-            "stopped; the data stays in {} for the next 'hayloft up'",
-            state.path().display()
+            "stopped; the data stays in {} for the next '{}'",
+            state.path().display(),
+            cluster.up_command()
         );
     }
     Ok(ExitCode::SUCCESS)

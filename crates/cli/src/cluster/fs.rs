@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 
 use hayloft_cluster::hadoop::{Hadoop, Jvm, class};
 
+use super::secure::Secured;
 use super::state_directory::StateDir;
 use crate::args::FsArgs;
 use crate::error::CliError;
@@ -18,15 +19,20 @@ pub fn run(args: &FsArgs) -> Result<ExitCode, CliError> {
         return Err(CliError::new(
             "the cluster is not running",
             place,
-            "start it with 'hayloft up'",
+            format!("start it with '{}'", cluster.up_command()),
         ));
     }
-    let hadoop = Hadoop::locate_in(args.place.hadoop_home().as_deref())?;
+    let mut hadoop = Hadoop::locate_in(args.place.hadoop_home().as_deref())?;
+    if let Some(secured) = Secured::of(&state, &cluster) {
+        secured.get_ticket()?;
+        hadoop.enter(&secured.realm);
+    }
     let jvm = Jvm::small(&state.client_conf(), &state.logs(), 512);
     let spawn = hadoop.java("fs", &jvm, class::FS_SHELL, &[]);
     let error = Command::new(&spawn.argv[0])
         .args(&spawn.argv[1..])
         .args(&args.args)
+        .envs(spawn.env)
         .exec();
     Err(CliError::no_java(&error, &spawn.argv[0]))
 }

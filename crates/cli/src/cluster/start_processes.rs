@@ -14,6 +14,7 @@ use hayloft_cluster::where_processes_run::Place;
 use hayloft_cluster::{ClusterError, http, ports};
 use hayloft_console::progress::{ProgressStep, say};
 
+use super::secure::{KDC, Secured};
 use super::state_directory::{Role, StateDir, StoredCluster};
 use crate::error::CliError;
 
@@ -54,10 +55,12 @@ impl Launcher<'_> {
             dir: self.state.role_dir(&role.name),
             place: Place::local().staying(true),
             rpc_port: role.port,
-            http_port: role.http_port,
+            http_port: role.http_port.unwrap_or(0),
             heap_mib: self.namenode_heap,
         };
-        Ok(NameNode::new(&self.hadoop, site)?)
+        let secured = Secured::of(self.state, cluster);
+        let certificate = secured.map(|secured| secured.certificate());
+        Ok(NameNode::new(&self.hadoop, site)?.over_tls(certificate))
     }
 
     /// Formats the NameNode if it never was, and starts it.
@@ -73,8 +76,21 @@ impl Launcher<'_> {
         identity_of(namenode.process()?)
     }
 
+    /// Starts the KDC, which is on record, and waits until it gives tickets.
+    pub fn start_kdc(&self, secured: &Secured) -> Result<ProcessIdentity, CliError> {
+        let step = ProgressStep::spinner("starting the KDC");
+        secured.prepare()?;
+        let mut process = Place::local()
+            .staying(true)
+            .put(secured.realm.kdc())
+            .start()?;
+        secured.realm.wait_listening(&mut process)?;
+        step.done("it gives tickets");
+        identity_of(&mut process)
+    }
+
     /// A storage node, as it is on record.
-    fn node(&self, role: &Role) -> Result<Node, CliError> {
+    fn node(&self, cluster: &StoredCluster, role: &Role) -> Result<Node, CliError> {
         let dir = self.state.role_dir(&role.name);
         let kind = role.kind.unwrap_or(Kind::Hayloft);
         let mut spec = NodeSpec::new(kind)
@@ -84,13 +100,18 @@ impl Launcher<'_> {
         let binary = std::env::current_exe()
             .map_err(|error| CliError::new(format!("cannot find this program: {error}"), "", ""))?;
         spec.binary = Some(binary);
+        let http_port = role.http_port.unwrap_or(0);
+        if let Some(secured) = Secured::of(self.state, cluster) {
+            spec = spec.conf("dfs.datanode.https.address", ports::local(http_port));
+            spec.env = secured.realm.variables_of_programs();
+        }
         let site = NodeSite {
             name: role.name.clone(),
             dir,
             place: Place::local().staying(true),
             xfer_port: role.port,
             ipc_port: role.ipc_port.unwrap_or(0),
-            http_port: role.http_port,
+            http_port,
             log: Some(log_of(self.state, role)),
         };
         Ok(Node::new(&self.hadoop, site, spec)?)
@@ -102,7 +123,7 @@ impl Launcher<'_> {
         cluster: &StoredCluster,
         role: &Role,
     ) -> Result<ProcessIdentity, CliError> {
-        let mut node = self.node(role)?;
+        let mut node = self.node(cluster, role)?;
         node.start_without_waiting(&self.conf(cluster)?)?;
         identity_of(node.process()?)
     }
@@ -115,6 +136,9 @@ impl Launcher<'_> {
             .set("dfs.replication", cluster.replication)
             // A dead node is noticed after half a minute instead of ten.
             .set("dfs.namenode.heartbeat.recheck-interval", 10_000);
+        if let Some(secured) = Secured::of(self.state, cluster) {
+            secured.configure(&mut conf);
+        }
         Ok(conf)
     }
 
@@ -216,11 +240,19 @@ pub fn new_role(name: &str, kind: Option<Kind>, taken: &[u16]) -> Result<Role, C
     Ok(Role {
         name: name.to_owned(),
         port: next()?,
-        http_port: next()?,
+        http_port: Some(next()?),
         ipc_port: kind.map(|_| next()).transpose()?,
         kind,
         virtual_nodes: Vec::new(),
         process: None,
+    })
+}
+
+/// The role of a KDC, on a port that no process uses, `taken` included.
+pub fn new_kdc(taken: &[u16]) -> Result<Role, CliError> {
+    Ok(Role {
+        http_port: None,
+        ..new_role(KDC, None, taken)?
     })
 }
 
@@ -269,17 +301,23 @@ pub fn settle_ports(role: &mut Role, taken: &[u16]) -> Result<(), CliError> {
 
 /// The NameNode's own counts, as they are now. (Its metrics beans, which hold more, are up to ten
 /// seconds old.)
-pub fn namesystem(cluster: &StoredCluster) -> Result<serde_json::Value, ClusterError> {
-    namenode_bean(cluster, "FSNamesystemState")
+pub fn namesystem(
+    state: &StateDir,
+    cluster: &StoredCluster,
+) -> Result<serde_json::Value, ClusterError> {
+    namenode_bean(state, cluster, "FSNamesystemState")
 }
 
 /// A bean of the NameNode.
 pub fn namenode_bean(
+    state: &StateDir,
     cluster: &StoredCluster,
     name: &str,
 ) -> Result<serde_json::Value, ClusterError> {
     let query = format!("Hadoop:service=NameNode,name={name}");
-    http::jmx(ports::local(cluster.namenode.http_port), &query)
+    let certificate = Secured::of(state, cluster).map(|secured| secured.certificate());
+    let address = ports::local(cluster.namenode.http_port.unwrap_or(0));
+    http::jmx_over(address, &query, certificate.as_deref())
 }
 
 /// The log of a process.

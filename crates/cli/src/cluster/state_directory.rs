@@ -15,15 +15,15 @@ const FORMAT: u32 = 1;
 /// One process of the cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Role {
-    /// `namenode` or `node-N`; also its directory.
+    /// `namenode`, `node-N` or `kdc`; also its directory.
     pub name: String,
-    /// Port of its main service: NameNode RPC, data transfer.
+    /// Port of its main service: NameNode RPC, data transfer, tickets.
     pub port: u16,
-    /// Port of its HTTP server.
-    pub http_port: u16,
+    /// Port of its HTTP server, of HTTPS where the cluster is secure; the KDC has none.
+    pub http_port: Option<u16>,
     /// Port of a storage node's RPC server.
     pub ipc_port: Option<u16>,
-    /// Whose storage node; `None` for the NameNode.
+    /// Whose storage node; `None` for the NameNode and the KDC.
     pub kind: Option<Kind>,
     /// The virtual nodes of its process; none when it is one node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,7 +40,7 @@ impl Role {
 
     /// Every port of it.
     pub fn ports(&self) -> Vec<u16> {
-        let own = [Some(self.port), Some(self.http_port), self.ipc_port];
+        let own = [Some(self.port), self.http_port, self.ipc_port];
         let own = own.into_iter().flatten();
         let below = self.virtual_nodes.iter();
         own.chain(below.flat_map(|n| [n.xfer_port, n.ipc_port, n.http_port]))
@@ -51,7 +51,7 @@ impl Role {
     pub fn ports_mut(&mut self) -> Vec<&mut u16> {
         let own = [
             Some(&mut self.port),
-            Some(&mut self.http_port),
+            self.http_port.as_mut(),
             self.ipc_port.as_mut(),
         ];
         let own = own.into_iter().flatten();
@@ -96,6 +96,9 @@ pub struct StoredCluster {
     format: u32,
     /// The NameNode.
     pub namenode: Role,
+    /// The KDC of a cluster of `up --secure`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kdc: Option<Role>,
     /// The storage nodes, in order.
     pub nodes: Vec<Role>,
     /// Replication of new files.
@@ -110,21 +113,31 @@ impl StoredCluster {
         Self {
             format: FORMAT,
             namenode,
+            kdc: None,
             nodes: Vec::new(),
             replication,
             copied: Vec::new(),
         }
     }
 
-    /// Every process, NameNode first.
+    /// Every process, the KDC first, then the NameNode.
     pub fn roles(&self) -> impl Iterator<Item = &Role> {
-        std::iter::once(&self.namenode).chain(&self.nodes)
+        let namenode = std::iter::once(&self.namenode);
+        self.kdc.iter().chain(namenode).chain(&self.nodes)
     }
 
     /// How many nodes the NameNode counts when all run.
     pub fn live_nodes(&self) -> usize {
         let of_role = |role: &Role| role.virtual_nodes.len().max(1);
         self.nodes.iter().map(of_role).sum()
+    }
+
+    /// The command that starts it again.
+    pub fn up_command(&self) -> &'static str {
+        match self.kdc {
+            Some(_) => "hayloft up --secure",
+            None => "hayloft up",
+        }
     }
 
     /// URI of the file system.
@@ -273,7 +286,7 @@ mod tests {
         let role = Role {
             name: "namenode".into(),
             port: 1,
-            http_port: 2,
+            http_port: Some(2),
             ipc_port: None,
             kind: None,
             virtual_nodes: Vec::new(),

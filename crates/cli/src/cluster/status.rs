@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use hayloft_console::progress::megabytes;
 use serde::Serialize;
 
+use super::secure::{PROTECTION, Secured};
 use super::start_processes;
 use super::state_directory::{Role, StateDir, StoredCluster};
 use crate::args::StatusArgs;
@@ -19,7 +20,8 @@ pub struct ProcessStatus {
     address: String,
     /// Where the RPC server of a storage node answers.
     rpc: Option<String>,
-    http: String,
+    /// Where its web server answers; the KDC has none.
+    http: Option<String>,
     running: bool,
     pid: Option<i32>,
     log: String,
@@ -48,6 +50,12 @@ pub struct StatusReport {
     files: Option<u64>,
     used_bytes: Option<u64>,
     missing_blocks: Option<u64>,
+    /// What protects it, if anything does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protection: Option<&'static str>,
+    /// Variables that clients need besides `HADOOP_CONF_DIR`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    environment: Vec<String>,
     processes: Vec<ProcessStatus>,
 }
 
@@ -77,11 +85,13 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, CliError> {
 
 /// Looks at the processes and asks the NameNode.
 pub fn report(state: &StateDir, cluster: &StoredCluster) -> StatusReport {
-    let counts = start_processes::namesystem(cluster)
+    let secured = Secured::of(state, cluster);
+    let scheme = secured.as_ref().map_or("http", |_| "https");
+    let counts = start_processes::namesystem(state, cluster)
         .ok()
         .filter(|_| cluster.namenode.is_alive());
     let count = |name: &str| counts.as_ref().and_then(|counts| counts[name].as_u64());
-    let info = start_processes::namenode_bean(cluster, "NameNodeInfo").ok();
+    let info = start_processes::namenode_bean(state, cluster, "NameNodeInfo").ok();
     let missing = info.and_then(|info| info["NumberOfMissingBlocks"].as_u64());
     StatusReport {
         state: state.path().display().to_string(),
@@ -92,11 +102,17 @@ pub fn report(state: &StateDir, cluster: &StoredCluster) -> StatusReport {
         files: count("FilesTotal"),
         used_bytes: count("CapacityUsed"),
         missing_blocks: missing,
-        processes: cluster.roles().map(|role| process(state, role)).collect(),
+        protection: secured.as_ref().map(|_| PROTECTION),
+        environment: secured.map_or_else(Vec::new, |secured| secured.environment()),
+        processes: cluster
+            .roles()
+            .map(|role| process(state, role, scheme))
+            .collect(),
     }
 }
 
-fn process(state: &StateDir, role: &Role) -> ProcessStatus {
+fn process(state: &StateDir, role: &Role, scheme: &str) -> ProcessStatus {
+    let stock = role.http_port.map_or("MIT", |_| "Apache");
     let running = role.is_alive();
     let virtual_nodes = role.virtual_nodes.iter().map(|node| VirtualStatus {
         name: node.name.clone(),
@@ -105,10 +121,12 @@ fn process(state: &StateDir, role: &Role) -> ProcessStatus {
     });
     ProcessStatus {
         name: role.name.clone(),
-        kind: role.kind.map_or("Apache", |kind| kind.name()),
+        kind: role.kind.map_or(stock, |kind| kind.name()),
         address: format!("127.0.0.1:{}", role.port),
         rpc: role.ipc_port.map(|port| format!("127.0.0.1:{port}")),
-        http: format!("http://127.0.0.1:{}/", role.http_port),
+        http: role
+            .http_port
+            .map(|port| format!("{scheme}://127.0.0.1:{port}/")),
         running,
         pid: role
             .process
@@ -125,10 +143,11 @@ fn answers_at(process: &ProcessStatus) -> String {
     if !process.virtual_nodes.is_empty() {
         return format!("{} virtual nodes", process.virtual_nodes.len());
     }
-    let http = &process.http;
-    match &process.rpc {
-        Some(rpc) => format!("data {}  RPC {rpc}  HTTP {http}", process.address),
-        None => format!("RPC {}  HTTP {http}", process.address),
+    let address = &process.address;
+    match (&process.rpc, &process.http) {
+        (Some(rpc), Some(http)) => format!("data {address}  RPC {rpc}  HTTP {http}"),
+        (_, Some(http)) => format!("RPC {address}  HTTP {http}"),
+        (_, None) => format!("tickets {address}"),
     }
 }
 
@@ -180,6 +199,13 @@ impl fmt::Display for StatusReport {
                 megabytes(used)
             )?;
         }
-        writeln!(f, "  for other clients: HADOOP_CONF_DIR={}", self.conf)
+        if let Some(protection) = self.protection {
+            writeln!(f, "  {protection}")?;
+        }
+        write!(f, "  for other clients: HADOOP_CONF_DIR={}", self.conf)?;
+        for pair in &self.environment {
+            write!(f, " {pair}")?;
+        }
+        writeln!(f)
     }
 }

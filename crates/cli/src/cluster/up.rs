@@ -9,6 +9,7 @@ use hayloft_cluster::node::Kind;
 use hayloft_console::progress::say;
 use serde::Serialize;
 
+use super::secure::Secured;
 use super::start_processes::{self, Launcher};
 use super::state_directory::{Role, StateDir, StoredCluster};
 use super::status::{self, StatusReport};
@@ -30,7 +31,7 @@ struct Summary {
 pub fn run(args: &UpArgs) -> Result<ExitCode, CliError> {
     let state = StateDir::new(&args.place.state())?;
     let hadoop = Hadoop::locate_in(args.place.hadoop_home().as_deref())?;
-    let launcher = Launcher {
+    let mut launcher = Launcher {
         state: &state,
         hadoop,
         namenode_heap: args.namenode_heap,
@@ -52,13 +53,24 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, CliError> {
             true,
         ),
     };
+    if is_new && args.secure {
+        cluster.kdc = Some(start_processes::new_kdc(&ports_of(&cluster))?);
+    }
     refuse_other_shape(&cluster, args)?;
+    refuse_other_security(&cluster, args)?;
+    if let Some(secured) = Secured::of(&state, &cluster) {
+        Secured::refuse_without_programs()?;
+        launcher.hadoop.enter(&secured.realm);
+    }
     if !is_new && cluster.roles().all(Role::is_alive) {
         return already_running(&state, &cluster, args);
     }
     let start = Instant::now();
     start_all(&launcher, &mut cluster, args, is_new)?;
     launcher.wait_ready(&cluster)?;
+    if let Some(secured) = Secured::of(&state, &cluster) {
+        secured.get_ticket()?;
+    }
     let start_seconds = start.elapsed().as_secs_f64();
     let tour = match source {
         Some(source) => Some(tour::run(&launcher, &mut cluster, source)?),
@@ -83,6 +95,9 @@ fn already_running(
         "this cluster is running already ({}); 'hayloft down' stops it",
         state.path().display()
     ));
+    if let Some(secured) = Secured::of(state, cluster) {
+        secured.get_ticket()?;
+    }
     if wanted_nodes(args, cluster) != cluster.nodes.len() || args.put.is_some() {
         say(
             "--nodes, --kind and --put count when it starts: copy with 'hayloft fs -put', or stop \
@@ -110,6 +125,7 @@ fn start_all(
     if !is_new {
         say_what_survived(cluster);
     }
+    start_kdc(launcher, cluster)?;
     if !cluster.namenode.is_alive() {
         let taken = ports_of(cluster);
         let before = cluster.namenode.port;
@@ -150,6 +166,28 @@ fn start_all(
         state.save(cluster)?;
     }
     Ok(())
+}
+
+/// Starts the KDC of a secure cluster, if it does not run.
+fn start_kdc(launcher: &Launcher<'_>, cluster: &mut StoredCluster) -> Result<(), CliError> {
+    let taken = ports_of(cluster);
+    let Some(kdc) = cluster.kdc.as_mut().filter(|kdc| !kdc.is_alive()) else {
+        return Ok(());
+    };
+    let before = kdc.port;
+    start_processes::settle_ports(kdc, &taken)?;
+    if before != kdc.port {
+        // A JVM reads where the KDC is once.
+        start_processes::stop(&cluster.nodes.iter().collect::<Vec<_>>())?;
+        start_processes::stop(&[&cluster.namenode])?;
+    }
+    launcher.state.save(cluster)?;
+    let secured = Secured::of(launcher.state, cluster);
+    let process = secured.map(|secured| launcher.start_kdc(&secured));
+    if let (Some(kdc), Some(process)) = (cluster.kdc.as_mut(), process.transpose()?) {
+        kdc.process = Some(process);
+    }
+    launcher.state.save(cluster)
 }
 
 /// How many processes of storage nodes there shall be. One of virtual nodes stays as it was made:
@@ -195,6 +233,17 @@ fn refuse_other_shape(cluster: &StoredCluster, args: &UpArgs) -> Result<(), CliE
         "--super",
         "leave it away, or name another directory with --state",
     ))
+}
+
+/// Refuses to take the protection off a cluster, or to put some on: its data would stay as it is.
+fn refuse_other_security(cluster: &StoredCluster, args: &UpArgs) -> Result<(), CliError> {
+    let (what, advice) = match (&cluster.kdc, args.secure) {
+        (Some(_), false) => ("this cluster was made with --secure", "give it again"),
+        (None, true) => ("this cluster was made without --secure", "leave it away"),
+        _ => return Ok(()),
+    };
+    let advice = format!("{advice}, or name another directory with --state");
+    Err(CliError::new(what, "--secure", advice))
 }
 
 fn say_what_survived(cluster: &StoredCluster) {

@@ -10,6 +10,7 @@ use super::host::SwapHost;
 use super::profile;
 use super::running::{HoldingNode, WhichNode, running};
 use crate::error::{BAD, CliError, FINDING};
+use crate::given::{NodeProtection, protection};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -43,6 +44,8 @@ pub struct SwapReport {
     pub blocks_before: Option<u64>,
     pub blocks_after: Option<u64>,
     pub went_back: bool,
+    /// What protects Hayloft's node under this configuration; none where it would not start.
+    protection: Vec<NodeProtection>,
     /// Whether all went as it was wanted.
     pub well: bool,
     steps: Vec<SwapStep>,
@@ -59,6 +62,7 @@ impl SwapReport {
             blocks_before: None,
             blocks_after: None,
             went_back: false,
+            protection: protection(&host.config),
             well: true,
             steps: Vec::new(),
             began: Some(Instant::now()),

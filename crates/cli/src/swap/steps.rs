@@ -42,6 +42,9 @@ struct Before {
 pub fn look(host: &SwapHost) -> SwapReport {
     let mut report = SwapReport::new(host);
     report.settle(host);
+    if starts_next(host) == WhichNode::Hayloft {
+        say_protection(host, &mut report);
+    }
     match ask::name_services(host) {
         Ok(services) => report.live = services.into_iter().filter_map(|of| of.node).collect(),
         Err(why) => report.add("NameNode", StepResult::Note, why),
@@ -132,6 +135,14 @@ fn would(host: &SwapHost, wanted: Turnover, report: &mut SwapReport) {
     }
 }
 
+/// Says what protects Hayloft's node under this configuration.
+fn say_protection(host: &SwapHost, report: &mut SwapReport) {
+    for of in crate::given::protection(&host.config) {
+        let lines = of.lines();
+        lines.for_each(|line| report.add("protection", StepResult::Note, line));
+    }
+}
+
 /// Looks for what is in the way of a swap; changes nothing.
 fn check(
     host: &SwapHost,
@@ -148,6 +159,7 @@ fn check(
         if !report.try_step("configuration", usable.map(|()| fits)) {
             return None;
         }
+        say_protection(host, report);
     }
     if host.config.has_kerberos() {
         let why = "NameNodes with Kerberos are not asked by this version: swap by hand";

@@ -24,7 +24,7 @@ use self::search::{Search, search};
 use self::shell::{ROOT, Shell, listing_of, remove, size_of};
 pub use self::source::{Source, source};
 use super::start_processes::{self, Launcher};
-use super::state_directory::{Copied, StoredCluster};
+use super::state_directory::{Copied, StateDir, StoredCluster};
 use crate::error::CliError;
 
 /// One timed copy.
@@ -95,7 +95,8 @@ impl fmt::Display for Tour {
             )?,
             None => writeln!(
                 f,
-                "MapReduce   skipped: this Hadoop has no hadoop-mapreduce-examples jar"
+                "MapReduce   skipped: it needs the jar hadoop-mapreduce-examples, and with \
+                 Kerberos Hadoop's native library"
             )?,
         }
         writeln!(
@@ -167,9 +168,10 @@ fn copy_in(
     // What an interrupted run left there is not on record.
     shell.fs(&["-rm", "-r", "-f", "-skipTrash", &target], None)?;
     let step = ProgressStep::bytes(format!("copying {} in", source.path.display()), bytes);
-    let used_before = used(cluster);
+    let used = || used(shell.launcher.state, cluster);
+    let used_before = used();
     let replication = u64::from(cluster.replication.max(1));
-    let progress = || used(cluster).saturating_sub(used_before) / replication;
+    let progress = || used().saturating_sub(used_before) / replication;
     let path = as_uri_path(&source.path);
     shell.fs(&["-put", &path, &target], Some((&step, &progress)))?;
     let took = step.done(&megabytes(bytes));
@@ -238,8 +240,8 @@ fn read_back(
     Ok(Transfer::new(copied.files.len(), bytes, took))
 }
 
-fn used(cluster: &StoredCluster) -> u64 {
-    start_processes::namesystem(cluster)
+fn used(state: &StateDir, cluster: &StoredCluster) -> u64 {
+    start_processes::namesystem(state, cluster)
         .ok()
         .and_then(|counts| counts["CapacityUsed"].as_u64())
         .unwrap_or(0)

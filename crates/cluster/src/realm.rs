@@ -1,9 +1,10 @@
-//! A Kerberos realm for tests: Debian's KDC in a directory of its own, on a port of its own.
+//! A Kerberos realm for tests and trials: Debian's KDC in a directory of its own, on a port of its
+//! own.
 //!
-//! The KDC dies with the test. Programs find the realm by [`Realm::variables`]; nothing of the
-//! host's own Kerberos is read or changed.
+//! A KDC that [`Realm::start`] starts dies with this process. Programs find the realm by
+//! [`Realm::variables`]; nothing of the host's own Kerberos is read or changed.
 
-use crate::error::{Result, TestkitError};
+use crate::error::{ClusterError, Result};
 use crate::process::{Process, Spawn};
 use crate::wait::{self, Seen};
 use std::net::TcpStream;
@@ -53,13 +54,9 @@ impl Realm {
     /// A file cannot be written, or Kerberos' tools fail.
     pub fn create(dir: &Path, port: u16) -> Result<Self> {
         let realm = Self::at(dir, port);
-        let write = |path: PathBuf, text: String| {
-            std::fs::write(&path, text).map_err(TestkitError::file("writing", &path))
-        };
         let database = dir.join("database");
-        std::fs::create_dir_all(&database).map_err(TestkitError::file("creating", &database))?;
-        write(realm.krb5_conf(), realm.client_configuration())?;
-        write(dir.join("kdc.conf"), realm.server_configuration())?;
+        std::fs::create_dir_all(&database).map_err(ClusterError::file("creating", &database))?;
+        realm.configure()?;
         realm.run(
             "kdb5_util",
             &["create", "-s", "-W", "-r", REALM, "-P", "not-secret"],
@@ -77,6 +74,18 @@ impl Realm {
         }
     }
 
+    /// Writes the configuration of the KDC and of its clients, for its port of now.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn configure(&self) -> Result<()> {
+        let write = |path: PathBuf, text: String| {
+            std::fs::write(&path, text).map_err(ClusterError::file("writing", &path))
+        };
+        write(self.krb5_conf(), self.client_configuration())?;
+        write(self.dir.join("kdc.conf"), self.server_configuration())
+    }
+
     /// What was made for it, and what it keeps.
     #[must_use]
     pub fn dir(&self) -> &Path {
@@ -87,6 +96,10 @@ impl Realm {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    fn ticket_cache(&self) -> PathBuf {
+        self.dir.join("ticket-cache")
     }
 
     fn krb5_conf(&self) -> PathBuf {
@@ -118,20 +131,31 @@ impl Realm {
         )
     }
 
-    /// Variables by which programs find the realm and the ticket cache of the test; JVMs, too.
+    /// Variables by which programs find the realm and the ticket cache of its clients; JVMs, too.
     #[must_use]
     pub fn variables(&self) -> Vec<(String, String)> {
-        let conf = self.krb5_conf().display().to_string();
-        let cache = format!("FILE:{}", self.dir.join("ticket-cache").display());
-        let java = format!("-Djava.security.krb5.conf={conf}");
+        let mut all = self.variables_of_programs();
+        all.push(("JAVA_TOOL_OPTIONS".to_owned(), self.java_flag()));
+        all
+    }
+
+    /// Those of programs that are not Java's. A JVM takes them with [`java_flag`](Self::java_flag).
+    #[must_use]
+    pub fn variables_of_programs(&self) -> Vec<(String, String)> {
+        let cache = format!("FILE:{}", self.ticket_cache().display());
         [
-            ("KRB5_CONFIG", conf),
+            ("KRB5_CONFIG", self.krb5_conf().display().to_string()),
             ("KRB5CCNAME", cache),
             ("KRB5RCACHEDIR", self.dir.display().to_string()),
-            ("JAVA_TOOL_OPTIONS", java),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .to_vec()
+    }
+
+    /// The flag by which a JVM finds the realm.
+    #[must_use]
+    pub fn java_flag(&self) -> String {
+        format!("-Djava.security.krb5.conf={}", self.krb5_conf().display())
     }
 
     fn run(&self, tool: &str, arguments: &[&str]) -> Result<String> {
@@ -139,11 +163,11 @@ impl Realm {
         command.args(arguments).envs(self.variables());
         command.env("KRB5_KDC_PROFILE", self.dir.join("kdc.conf"));
         let ran = command.output();
-        let ran = ran.map_err(TestkitError::file("running", Path::new(tool)))?;
+        let ran = ran.map_err(ClusterError::file("running", Path::new(tool)))?;
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if !ran.status.success() {
             let words = [said(&ran.stdout), said(&ran.stderr)].concat();
-            return Err(TestkitError::Expectation(format!(
+            return Err(ClusterError::Expectation(format!(
                 "{tool} {arguments:?}: {words}"
             )));
         }
@@ -181,8 +205,14 @@ impl Realm {
     /// The KDC does not answer or refuses.
     pub fn kinit(&self, principal: &str, keytab: &Path) -> Result<()> {
         let keytab = keytab.display().to_string();
-        self.run("kinit", &["-k", "-t", &keytab, principal])
-            .map(drop)
+        // Clients that start meanwhile see the old ticket or the new one, and no half of one.
+        let new = self
+            .dir
+            .join(format!("ticket-cache.{}", std::process::id()));
+        let into = format!("FILE:{}", new.display());
+        self.run("kinit", &["-c", &into, "-k", "-t", &keytab, principal])?;
+        let cache = self.ticket_cache();
+        std::fs::rename(&new, &cache).map_err(ClusterError::file("renaming", &cache))
     }
 
     /// Starts the KDC and waits until it listens.
@@ -190,24 +220,37 @@ impl Realm {
     /// # Errors
     /// With its log when it ends or does not listen.
     pub fn start(&mut self) -> Result<()> {
+        let mut kdc = self.kdc().start()?;
+        self.wait_listening(&mut kdc)?;
+        self.kdc = Some(kdc);
+        Ok(())
+    }
+
+    /// The KDC, to be started; it logs to `kdc.log`.
+    #[must_use]
+    pub fn kdc(&self) -> Spawn {
         let argv = vec![program("krb5kdc").display().to_string(), "-n".to_owned()];
         let mut spawn = Spawn::new("kdc", argv, self.dir.join("kdc.log"));
         spawn.env = self.variables();
         let profile = self.dir.join("kdc.conf").display().to_string();
         spawn.env.push(("KRB5_KDC_PROFILE".to_owned(), profile));
-        let mut kdc = spawn.start()?;
-        let port = self.port;
+        spawn
+    }
+
+    /// Waits until a KDC that was started listens.
+    ///
+    /// # Errors
+    /// With its log when it ends or does not listen.
+    pub fn wait_listening(&self, kdc: &mut Process) -> Result<()> {
         wait::until("the KDC listens", START_LIMIT, || {
             kdc.check_alive()?;
-            let open = TcpStream::connect(("127.0.0.1", port)).is_ok();
+            let open = TcpStream::connect(("127.0.0.1", self.port)).is_ok();
             Ok(if open {
                 Seen::Done(())
             } else {
                 Seen::NotYet(String::new())
             })
-        })?;
-        self.kdc = Some(kdc);
-        Ok(())
+        })
     }
 
     /// Ends the KDC at once.
