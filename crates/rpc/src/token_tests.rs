@@ -79,7 +79,7 @@ async fn called(
     };
     let options = RpcOptions {
         token: Some(TokenProof::new(token, [quality].into())),
-        user: "nobody".to_owned(),
+        user: "bob".to_owned(),
         ..RpcOptions::default()
     };
     let client = RpcClient::new(address, CLIENT_DATANODE_PROTOCOL, options);

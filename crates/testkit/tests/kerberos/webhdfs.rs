@@ -160,7 +160,7 @@ impl Tokens {
         for node in 0..=OURS {
             let token = self.token.clone();
             // Names in the query say nothing beside a token.
-            let asked = self.with(node, &token, "&user.name=nobody&doas=ann");
+            let asked = self.with(node, &token, "&user.name=bob&doas=ann");
             asked.works(&self.fs, &format!("/by-token-{node}"), BLOCK)?;
         }
         passed()
