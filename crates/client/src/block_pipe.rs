@@ -124,7 +124,7 @@ impl BlockPipe {
             return Err(self.trouble(0, trouble));
         };
         let hops = self.targets.len();
-        let connecting = NodeLink::connect(&client.settings, &first, hops, &self.token);
+        let connecting = NodeLink::connect(client, &first, hops, &self.token);
         let mut link = connecting
             .await
             .map_err(|trouble| self.trouble(0, trouble))?;

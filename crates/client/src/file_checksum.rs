@@ -140,7 +140,7 @@ async fn block_checksum(
     for node in &located.locs {
         let asked = async {
             let token = &located.block_token;
-            let mut link = NodeLink::connect(&client.settings, &node.id, 0, token).await?;
+            let mut link = NodeLink::connect(client, &node.id, 0, token).await?;
             match policy {
                 None => link.checksum(&of_block(&block, located)).await,
                 Some(policy) => link.checksum(&of_group(&block, located, policy)).await,

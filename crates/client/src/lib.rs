@@ -6,6 +6,7 @@
 //! | `node_link` | a connection to the data transfer port of any node |
 //! | `node_stream` | its stream, plain or protected |
 //! | `prove_to_node` | the handshake (SASL) with that port |
+//! | `transfer_key` | a user's key for it, where data transfer is encrypted |
 //! | `transfer_protection` | what protects connections with it |
 //! | `block_range` | bytes of one replica, verified as they come |
 //! | [`login`] | who a node or a command is to servers, with Kerberos |
@@ -49,6 +50,7 @@ mod places_for_files;
 mod prove_to_node;
 mod rebuild_pipeline;
 pub mod stripe;
+mod transfer_key;
 mod transfer_protection;
 
 use std::net::IpAddr;
@@ -56,9 +58,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_conf::{Configuration, keys};
-use hayloft_rpc::RpcOptions;
+use hayloft_rpc::{RpcOptions, RpcQuality, TokenProof};
 use hayloft_wire::proto::client::{DeleteRequest, DeleteResponse};
 use hayloft_wire::proto::hdfs::DatanodeId;
+use hayloft_wire::proto::security::Token;
+use tokio::sync::Mutex;
 
 pub use block_range::{BlockRange, RangeStream};
 pub use calls_for_open_file::CreateFile;
@@ -76,14 +80,17 @@ pub use prove_to_node::{
 pub use transfer_protection::{TransferProof, TransferProtection};
 
 use namenodes::{NameNodeCalls, Repeat};
+use transfer_key::TransferKey;
 
 /// The user whose files are read and written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileUser {
     /// The user's name.
     pub user: String,
     /// The user who acts for that one, if any; NameNodes check that it may.
     pub proxied_by: Option<String>,
+    /// A token that NameNodes gave to the user. With one they take the user from it alone.
+    pub token: Option<Token>,
 }
 
 /// How long others may take, and where connections come from.
@@ -92,6 +99,8 @@ pub struct ClientSettings {
     rpc: RpcOptions,
     use_hostname: bool,
     protection: TransferProtection,
+    /// What protects RPC of those who hold tokens.
+    qualities: Arc<[RpcQuality]>,
     /// Silence of a DataNode that is too long.
     socket_timeout: Duration,
 }
@@ -106,6 +115,7 @@ impl ClientSettings {
         Self {
             rpc: RpcOptions {
                 security: None,
+                token: None,
                 user: String::new(),
                 real_user: None,
                 connect_timeout: config.get(&keys::IPC_CONNECT_TIMEOUT),
@@ -117,14 +127,21 @@ impl ClientSettings {
             },
             use_hostname: config.get(&keys::USE_DATANODE_HOSTNAME),
             protection: TransferProtection::from_config(config),
+            qualities: login::qualities(config),
             socket_timeout: config
                 .get(&keys::CLIENT_SOCKET_TIMEOUT)
                 .max(Duration::from_secs(1)),
         }
     }
 
+    /// How RPC proves that its caller holds a token.
+    fn proof(&self, token: &Token) -> TokenProof {
+        TokenProof::new(token.clone(), Arc::clone(&self.qualities))
+    }
+
     fn rpc_as(&self, caller: &FileUser) -> RpcOptions {
         RpcOptions {
+            token: caller.token.as_ref().map(|token| self.proof(token)),
             user: caller.user.clone(),
             real_user: caller.proxied_by.clone(),
             ..self.rpc.clone()
@@ -163,6 +180,8 @@ pub struct FileClient {
     settings: Arc<ClientSettings>,
     caller: FileUser,
     stripes: StripeRoom,
+    /// For encrypted data transfer, once it was needed.
+    key: Arc<Mutex<Option<TransferKey>>>,
     /// Under which NameNodes lease files; no two are equal.
     name: String,
 }
@@ -181,6 +200,7 @@ impl FileClient {
             settings,
             caller,
             stripes,
+            key: Arc::default(),
             name: format!("DFSClient_NONMAPREDUCE_{}", uuid::Uuid::new_v4().simple()),
         }
     }
@@ -207,7 +227,7 @@ impl FileClient {
         node: &DatanodeId,
         range: BlockRange,
     ) -> Result<RangeStream, NodeTrouble> {
-        let link = NodeLink::connect(&self.settings, node, 0, &range.token).await?;
+        let link = NodeLink::connect(self, node, 0, &range.token).await?;
         RangeStream::open(link, &self.name, range).await
     }
 }

@@ -11,7 +11,7 @@ use hayloft_wire::proto::client::{
 use hayloft_wire::proto::clientdatanode::{
     GetReplicaVisibleLengthRequest, GetReplicaVisibleLengthResponse,
 };
-use hayloft_wire::proto::hdfs::{DatanodeId, ExtendedBlock, LocatedBlock};
+use hayloft_wire::proto::hdfs::{DatanodeId, LocatedBlock};
 use tracing::debug;
 
 use super::error::FileError;
@@ -147,7 +147,7 @@ async fn visible_length(client: &FileClient, block: &LocatedBlock) -> Result<u64
     let mut unknown = 0;
     let mut reason = String::new();
     for node in &block.locs {
-        match ask_length(client, &node.id, &block.b).await {
+        match ask_length(client, &node.id, block).await {
             Ok(length) => return Ok(length),
             Err(error) if error.is_remote("ReplicaNotFoundException") => unknown += 1,
             Err(error) => reason = error.brief(),
@@ -167,7 +167,7 @@ async fn visible_length(client: &FileClient, block: &LocatedBlock) -> Result<u64
 async fn ask_length(
     client: &FileClient,
     node: &DatanodeId,
-    block: &ExtendedBlock,
+    block: &LocatedBlock,
 ) -> Result<u64, RpcError> {
     let settings = &client.settings;
     let host = if settings.use_hostname {
@@ -185,9 +185,12 @@ async fn ask_length(
     options.call_timeout = Some(settings.socket_timeout);
     // The NameNode has let the caller in; DataNodes have no list of proxies of their own.
     options.real_user = None;
+    // Where blocks have tokens, nodes know callers by that of the block.
+    let token = &block.block_token;
+    options.token = (!token.identifier.is_empty()).then(|| settings.proof(token));
     let rpc = RpcClient::new(address, CLIENT_DATANODE_PROTOCOL, options);
     let request = GetReplicaVisibleLengthRequest {
-        block: block.clone(),
+        block: block.b.clone(),
     };
     let answer: GetReplicaVisibleLengthResponse =
         rpc.call("getReplicaVisibleLength", &request).await?;
@@ -197,6 +200,8 @@ async fn ask_length(
 
 #[cfg(test)]
 mod tests {
+    use hayloft_wire::proto::hdfs::ExtendedBlock;
+
     use super::*;
 
     fn block(offset: u64, len: u64) -> LocatedBlock {

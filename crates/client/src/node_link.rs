@@ -11,12 +11,13 @@ use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo, LocatedBlock, StorageT
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Status};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::ClientSettings;
 use super::node_stream::NodeStream;
-use super::prove_to_node::{NodeCredential, prove_to_node};
+use super::prove_to_node::{NodeCredential, Protected, prove_to_node};
 use super::transfer_protection::TransferProof;
+use super::{ClientSettings, FileClient};
 
 /// Room for what a node sends; new room is made when so little of it is left.
 const RECEIVE_BYTES: usize = 64 << 10;
@@ -99,11 +100,12 @@ impl NodeLink {
 
     /// Connects to a node behind which `hops` more are in a pipeline, as the holder of `token`.
     pub(super) async fn connect(
-        settings: &ClientSettings,
+        client: &FileClient,
         node: &DatanodeId,
         hops: usize,
         token: &Token,
     ) -> Result<Self, NodeTrouble> {
+        let settings = &client.settings;
         let name = node.xfer_addr();
         let trouble = |reason: String| NodeTrouble {
             node: name.clone(),
@@ -112,37 +114,12 @@ impl NodeLink {
         };
         let hops = u32::try_from(hops).unwrap_or(u32::MAX);
         let patience = settings.socket_timeout + PER_HOP.saturating_mul(hops);
-        let connecting = async {
-            let mut failed = None;
-            for peer in addresses(settings, node).await? {
-                match connect_from(settings.rpc.local, peer).await {
-                    Ok(stream) => return Ok(stream),
-                    Err(error) => failed = Some(error),
-                }
-            }
-            Err(failed.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into()))
-        };
-        let connected = timeout(settings.socket_timeout, connecting).await;
+        let connected = timeout(settings.socket_timeout, dial(settings, node)).await;
         let mut stream = connected
             .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
             .map_err(|error| trouble(format!("cannot connect: {error}")))?;
-        stream
-            .set_nodelay(true)
-            .map_err(|error| trouble(error.to_string()))?;
-        let protected = match settings.protection.towards(node.xfer_port) {
-            TransferProof::None => None,
-            TransferProof::BlockToken => {
-                let credential = NodeCredential::BlockToken(token);
-                let proving = prove_to_node(&mut stream, &settings.protection, credential);
-                proving.await.map_err(|error| trouble(error.to_string()))?
-            }
-            // NameNodes give such keys to users, and this one is asked for none yet.
-            TransferProof::EncryptionKey => {
-                let reason =
-                    "dfs.encrypt.data.transfer is on, and this client has no key for it yet";
-                return Err(trouble(reason.to_owned()));
-            }
-        };
+        let proved = prove(client, &mut stream, node.xfer_port, token).await;
+        let protected = proved.map_err(trouble)?;
         let limits = LinkLimits {
             read: Some(patience),
             write: Some(patience),
@@ -269,6 +246,45 @@ async fn send_and_take(
             }
         }
     }
+}
+
+/// Proves to the node on its port who is there, where it asks for that.
+async fn prove(
+    client: &FileClient,
+    stream: &mut TcpStream,
+    port: u32,
+    token: &Token,
+) -> Result<Option<Protected>, String> {
+    let protection = &client.settings.protection;
+    let key;
+    let credential = match protection.towards(port) {
+        TransferProof::None => return Ok(None),
+        TransferProof::BlockToken => NodeCredential::BlockToken(token),
+        TransferProof::EncryptionKey => {
+            key = client.transfer_key().await.map_err(|e| e.to_string())?;
+            key.credential()
+        }
+    };
+    let proved = Box::pin(prove_to_node(stream, protection, credential)).await;
+    if proved.is_err() && credential.proof() == TransferProof::EncryptionKey {
+        // The node may know no such key any more: the next connection has another one.
+        client.forget_transfer_key().await;
+    }
+    proved.map_err(|error| error.to_string())
+}
+
+async fn dial(settings: &ClientSettings, node: &DatanodeId) -> std::io::Result<TcpStream> {
+    let mut failed = None;
+    for peer in addresses(settings, node).await? {
+        match connect_from(settings.rpc.local, peer).await {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(failed.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into()))
 }
 
 async fn addresses(

@@ -46,7 +46,7 @@ pub enum NodeCredential<'a> {
 }
 
 impl NodeCredential<'_> {
-    fn proof(&self) -> TransferProof {
+    pub(super) fn proof(&self) -> TransferProof {
         match self {
             Self::BlockToken(_) => TransferProof::BlockToken,
             Self::EncryptionKey { .. } => TransferProof::EncryptionKey,

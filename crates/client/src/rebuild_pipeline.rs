@@ -209,8 +209,7 @@ impl Rebuild {
             target_storage_ids: vec![to.storage_id.clone()],
         };
         let copied = async {
-            let settings = &file.client.settings;
-            let mut link = NodeLink::connect(settings, &from.node.id, 2, &token).await?;
+            let mut link = NodeLink::connect(&file.client, &from.node.id, 2, &token).await?;
             let response = link.ask(&request).await?;
             link.success(response)
         };

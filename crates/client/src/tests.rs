@@ -262,7 +262,7 @@ async fn start(width: u8) -> (FileClient, Shared) {
     let config = Configuration::from_properties([("a", "b")]).expect("valid");
     let caller = FileUser {
         user: "alice".into(),
-        proxied_by: None,
+        ..FileUser::default()
     };
     let group = NameNodeGroup::new(vec![rpc.to_string()]);
     let settings = Arc::new(ClientSettings::new(&config, None));

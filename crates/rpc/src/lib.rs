@@ -15,6 +15,8 @@ pub mod log_limit;
 pub mod repeated_failures;
 pub mod security;
 pub mod server;
+#[cfg(test)]
+mod token_tests;
 
 pub use client::{RpcClient, RpcConnection, RpcError, RpcOptions, bind_to, current_user};
 pub use hayloft_wire::rpc::names::{
@@ -23,4 +25,6 @@ pub use hayloft_wire::rpc::names::{
 };
 pub use log_limit::LogLimit;
 pub use repeated_failures::{AcceptTrouble, Trouble};
-pub use security::{KerberosLogin, LoginSource, RpcQuality, RpcSecurity, ServerPrincipal};
+pub use security::{
+    KerberosLogin, LoginSource, RpcQuality, RpcSecurity, ServerPrincipal, TokenProof,
+};

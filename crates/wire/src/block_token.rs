@@ -136,7 +136,7 @@ impl BlockTokenIdentifier {
     }
 
     fn decode_legacy(bytes: &[u8]) -> Result<Self, TokenError> {
-        let mut reader = LegacyReader { rest: bytes };
+        let mut reader = WritableReader { rest: bytes };
         let mut token = BlockTokenIdentifier {
             expiry_millis: reader.vlong("expiry date")?,
             key_id: reader.vint("key id")?,
@@ -217,12 +217,12 @@ impl AccessMode {
 /// Reads Hadoop's `Writable` encoding. Integers are one byte from -112 to 127, else a byte that
 /// tells sign and length, then the big-endian magnitude. Strings are preceded by four bytes of
 /// length (-1: none), names of enum values by an integer.
-struct LegacyReader<'a> {
-    rest: &'a [u8],
+pub(crate) struct WritableReader<'a> {
+    pub(crate) rest: &'a [u8],
 }
 
-impl<'a> LegacyReader<'a> {
-    fn take(&mut self, what: &'static str, len: usize) -> Result<&'a [u8], TokenError> {
+impl<'a> WritableReader<'a> {
+    pub(crate) fn take(&mut self, what: &'static str, len: usize) -> Result<&'a [u8], TokenError> {
         let (head, tail) = self
             .rest
             .split_at_checked(len)
@@ -254,7 +254,7 @@ impl<'a> LegacyReader<'a> {
         i32::try_from(self.vlong(what)?).map_err(|_| TokenError::Value(what))
     }
 
-    fn count(&mut self, what: &'static str, limit: usize) -> Result<usize, TokenError> {
+    pub(crate) fn count(&mut self, what: &'static str, limit: usize) -> Result<usize, TokenError> {
         usize::try_from(self.vlong(what)?)
             .ok()
             .filter(|&count| count <= limit)
@@ -320,11 +320,11 @@ fn write_vlong(out: &mut BytesMut, value: i64) {
     out.extend_from_slice(&bytes[skipped..]);
 }
 
-fn write_count(out: &mut BytesMut, count: usize) {
+pub(crate) fn write_count(out: &mut BytesMut, count: usize) {
     write_vlong(out, i64::try_from(count).unwrap_or(i64::MAX));
 }
 
-fn write_name(out: &mut BytesMut, name: &str) {
+pub(crate) fn write_name(out: &mut BytesMut, name: &str) {
     write_count(out, name.len());
     out.extend_from_slice(name.as_bytes());
 }

@@ -98,7 +98,7 @@ proptest! {
     fn integers_there_and_back(value: i64) {
         let mut out = BytesMut::new();
         write_vlong(&mut out, value);
-        let mut reader = LegacyReader { rest: &out };
+        let mut reader = WritableReader { rest: &out };
         prop_assert_eq!(reader.vlong("value"), Ok(value));
         prop_assert!(reader.rest.is_empty());
     }

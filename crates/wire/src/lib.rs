@@ -14,6 +14,7 @@
 //! | [`rpc`] | Hadoop RPC frames, as client and as server |
 //! | [`block_report`] | full block reports |
 //! | [`block_token`] | block token identifiers |
+//! | [`token_text`] | tokens of users, as text |
 //! | [`proto`] | the messages themselves |
 //! | [`frame`], [`varint`] | what all of these are built on |
 //! | [`schema`] | descriptions of the messages, and the check of received bytes against them |
@@ -29,5 +30,6 @@ pub mod pipeline_ack;
 pub mod proto;
 pub mod rpc;
 pub mod schema;
+pub mod token_text;
 pub mod transfer;
 pub mod varint;

@@ -43,6 +43,16 @@ pub const MAX_RPC_HEADER_BYTES: usize = 4 << 20;
 /// Longest block token identifier, in bytes.
 pub const MAX_TOKEN_BYTES: usize = 64 << 10;
 
+/// Longest identifier of a user's token, in bytes: three names and four numbers. Base64 makes half
+/// as much again of it, and it comes twice in an answer of SASL, which Java takes up to 4096 bytes.
+pub const MAX_USER_TOKEN_BYTES: usize = 1 << 10;
+
+/// Longest password of a user's token, in bytes. Hadoop's are codes of 20.
+pub const MAX_TOKEN_PASSWORD_BYTES: usize = 256;
+
+/// Longest kind and longest service of a user's token, in bytes.
+pub const MAX_TOKEN_NAME_BYTES: usize = 512;
+
 /// Most elements of a list inside a block token identifier.
 pub const MAX_TOKEN_LIST: usize = 1024;
 

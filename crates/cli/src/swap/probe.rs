@@ -203,7 +203,7 @@ fn client_of(host: &SwapHost) -> Result<FileClient, String> {
         .filter(|user| !user.is_empty());
     let caller = FileUser {
         user: user.unwrap_or_else(|| host.user.clone()),
-        proxied_by: None,
+        ..FileUser::default()
     };
     let transfer = FileTransfer::new(CancellationToken::new());
     Ok(FileClient::new(

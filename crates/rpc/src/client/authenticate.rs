@@ -19,7 +19,7 @@ use hayloft_wire::frame;
 use hayloft_wire::rpc::{
     self as wire, AuthProtocol, CALL_SASL, ConnectionHeader, RpcSasl, SaslAuth, SaslState,
 };
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::RpcError;
@@ -80,7 +80,7 @@ pub(super) async fn authenticate(
         ..RpcSasl::default()
     }));
     send(stream, shared, &first).await?;
-    let auth = offered(shared, receive(stream, shared, security).await?)?;
+    let auth = offered(shared, &receive(stream, shared, security).await?)?;
     let target = target(shared, security, &auth, &realm).await?;
     let (context, token, complete) = step(shared, Vec::new(), move || {
         GssContext::to(credentials, &target)
@@ -192,20 +192,15 @@ async fn choose(
 }
 
 /// The server's offer of Kerberos.
-fn offered(shared: &Shared, message: RpcSasl) -> Result<SaslAuth, RpcError> {
-    let offers = message.auths;
+fn offered(shared: &Shared, message: &RpcSasl) -> Result<SaslAuth, RpcError> {
+    let offers = &message.auths;
     let is_kerberos = |auth: &&SaslAuth| auth.method == "KERBEROS" && auth.mechanism == "GSSAPI";
     if let Some(auth) = offers.iter().find(is_kerberos) {
         let mut auth = auth.clone();
         auth.challenge = None;
         return Ok(auth);
     }
-    let methods: Vec<_> = offers.iter().map(|auth| auth.method.as_str()).collect();
-    let offers = if methods.is_empty() {
-        "nothing".to_owned()
-    } else {
-        words(&methods.join(", "))
-    };
+    let offers = offered_methods(offers);
     Err(refused(
         shared,
         format!(
@@ -213,6 +208,15 @@ fn offered(shared: &Shared, message: RpcSasl) -> Result<SaslAuth, RpcError> {
              set hadoop.security.authentication to kerberos there"
         ),
     ))
+}
+
+/// The ways that a server offers, for messages.
+pub(super) fn offered_methods(offers: &[SaslAuth]) -> String {
+    let methods: Vec<_> = offers.iter().map(|auth| auth.method.as_str()).collect();
+    if methods.is_empty() {
+        return "nothing".to_owned();
+    }
+    words(&methods.join(", "))
 }
 
 /// Whose ticket is asked for.
@@ -228,7 +232,11 @@ async fn target(
     checked.map_err(|why| refused(shared, why))
 }
 
-async fn send(stream: &mut TcpStream, shared: &Shared, bytes: &[u8]) -> Result<(), RpcError> {
+pub(super) async fn send(
+    stream: &mut (impl AsyncWrite + Unpin),
+    shared: &Shared,
+    bytes: &[u8],
+) -> Result<(), RpcError> {
     stream
         .write_all(bytes)
         .await
@@ -259,7 +267,7 @@ async fn receive(
     frame::decode(body).map_err(|error| shared.malformed(error))
 }
 
-fn refused(shared: &Shared, reason: impl ToString) -> RpcError {
+pub(super) fn refused(shared: &Shared, reason: impl ToString) -> RpcError {
     RpcError::Unproven {
         address: shared.address.clone(),
         reason: reason.to_string(),

@@ -4,7 +4,8 @@
 //! hands them to the waiting calls. The connection ends when its last handle is dropped, on the
 //! first error of either task, and on a fatal answer. It also ends when a call timed out and
 //! nothing at all was heard from the server since. It never comes back: the owner makes a new one.
-//! With Kerberos, both sides first prove who they are, and frames may be wrapped from then on.
+//! With Kerberos or a token, both sides first prove who they are, and frames may be wrapped from
+//! then on.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -23,8 +24,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::authenticate::authenticate;
+use super::authenticate::{authenticate, refused};
 use super::connection_tasks::{Answer, FrameReader, Shared, read_answers, write_frames};
+use super::prove_by_token::prove_by_token;
 use super::{RpcError, RpcOptions};
 use crate::Protocol;
 use crate::security::Wrapping;
@@ -264,6 +266,12 @@ async fn open(
     protocol: Protocol,
 ) -> Result<(Bytes, Option<Arc<Wrapping>>), RpcError> {
     let options = &shared.options;
+    if let Some(token) = &options.token {
+        let wrapping = in_time(shared, prove_by_token(stream, shared, token)).await?;
+        // Whose token it is the server knows, and asks for no name.
+        let user = UserInformation::default();
+        return Ok((context(shared, user, protocol), wrapping));
+    }
     let Some(security) = &options.security else {
         let header = ConnectionHeader {
             service_class: 0,
@@ -277,19 +285,25 @@ async fn open(
         out.extend_from_slice(&context(shared, user, protocol));
         return Ok((out.freeze(), None));
     };
-    let proof = timeout(PROOF_LIMIT, authenticate(stream, shared, security)).await;
-    let proven = proof.unwrap_or_else(|_| {
-        Err(RpcError::Unproven {
-            address: shared.address.clone(),
-            reason: format!("no end of the exchange within {PROOF_LIMIT:?}"),
-        })
-    })?;
+    let proven = in_time(shared, authenticate(stream, shared, security)).await?;
     // Who really connects is known by then; the context names whom the calls are made as.
     let user = UserInformation {
         effective_user: Some(proven.principal),
         real_user: None,
     };
     Ok((context(shared, user, protocol), proven.wrapping))
+}
+
+/// Waits for a proof of who is who, but not for ever.
+async fn in_time<T>(
+    shared: &Shared,
+    proving: impl Future<Output = Result<T, RpcError>>,
+) -> Result<T, RpcError> {
+    let proof = timeout(PROOF_LIMIT, proving).await;
+    proof.unwrap_or_else(|_| {
+        let why = format!("no end of the exchange within {PROOF_LIMIT:?}");
+        Err(refused(shared, why))
+    })
 }
 
 /// The connection context, which comes before all calls.

@@ -17,7 +17,7 @@ pub enum RpcError {
         reason: String,
     },
     /// One side could not prove to the other who it is; nothing was called. Try again later.
-    #[error("{address} is not called, because Kerberos did not prove who is who: {reason}")]
+    #[error("{address} is not called, because nothing proves who is who: {reason}")]
     Unproven {
         /// Host and port as configured.
         address: String,

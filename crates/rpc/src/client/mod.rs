@@ -5,6 +5,7 @@
 //! | `authenticate` | the SASL exchange with Kerberos |
 //! | [`connection`] | one TCP connection with many calls in flight; it never reconnects |
 //! | `connection_tasks` | its writer and reader |
+//! | `prove_by_token` | the SASL exchange of one who holds a token |
 //! | `options` | its user, and limits of time and of size |
 //! | [`reconnecting`] | one address: connects when a call needs it, and again after a loss |
 //! | [`error`] | what a call can end with |
@@ -12,13 +13,15 @@
 //!
 //! Requests and answers are framed as in Hadoop's `ProtobufRpcEngine2` over RPC version 9. Without
 //! [`RpcOptions::security`] the authentication is SIMPLE, which a Hadoop client announces as "none"
-//! in the connection header. With it, SASL and Kerberos come first.
+//! in the connection header. With it, SASL and Kerberos come first, and SASL with a token likewise
+//! where [`RpcOptions::token`] is one.
 
 mod authenticate;
 pub mod connection;
 mod connection_tasks;
 pub mod error;
 mod options;
+mod prove_by_token;
 pub mod reconnecting;
 pub mod user;
 

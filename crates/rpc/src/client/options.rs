@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use hayloft_wire::limits::MAX_RPC_FRAME_BYTES;
 
-use crate::security::RpcSecurity;
+use crate::security::{RpcSecurity, TokenProof};
 
 /// How a connection behaves. `Default` holds Apache's defaults.
 #[derive(Clone, Debug)]
 pub struct RpcOptions {
     /// Kerberos; `None` for SIMPLE authentication, where a server believes what we say.
     pub security: Option<RpcSecurity>,
+    /// A token, by which alone the server knows the caller; it counts before all else here.
+    pub token: Option<TokenProof>,
     /// The user on connections with SIMPLE authentication.
     pub user: String,
     /// Who acts for `user`, when another does: a server asks whether that one may.
@@ -36,6 +38,7 @@ impl Default for RpcOptions {
     fn default() -> Self {
         Self {
             security: None,
+            token: None,
             user: super::current_user(),
             real_user: None,
             connect_timeout: Duration::from_secs(20),

@@ -6,19 +6,15 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use hayloft_gss::GssError;
-use hayloft_sasl::{
-    Agreed, DigestOffer, DigestServer, LayerCipher, Opener, SaslQuality, Sealer, from_base64,
-    to_base64,
-};
+use bytes::Bytes;
+use hayloft_sasl::{DigestOffer, DigestServer, LayerCipher, SaslQuality, from_base64, to_base64};
 use hayloft_wire::block_token::BlockTokenIdentifier;
 use hayloft_wire::rpc::{RpcErrorCode, SaslAuth, names};
 use zeroize::Zeroizing;
 
 use super::exchange::Proven;
 use super::fault::{RpcFault, java};
-use crate::security::{Layer, RpcQuality, Wrapping};
+use crate::security::{RpcQuality, Wrapping, in_digest};
 
 /// Name of this way to prove who one is.
 pub(super) const METHOD: &str = "TOKEN";
@@ -63,12 +59,7 @@ pub(super) struct TokenChallenge {
 impl TokenChallenge {
     /// A new challenge, and what the caller is offered with it.
     pub(super) fn new(tokens: RpcTokens) -> (Self, SaslAuth) {
-        let quality = |quality: &RpcQuality| match quality {
-            RpcQuality::Authentication => SaslQuality::Authentication,
-            RpcQuality::Integrity => SaslQuality::Integrity,
-            RpcQuality::Privacy => SaslQuality::Privacy,
-        };
-        let qualities: Vec<_> = tokens.qualities.iter().map(quality).collect();
+        let qualities = in_digest(&tokens.qualities);
         let server = DigestServer::new(offer(&qualities));
         let offered = SaslAuth {
             challenge: Some(Bytes::from(server.challenge())),
@@ -100,7 +91,7 @@ impl TokenChallenge {
         let proven = Proven {
             principal: user,
             token: Some(Arc::new(identifier)),
-            wrapping: wrapping(agreed),
+            wrapping: Wrapping::by_digest(agreed, usize::MAX),
         };
         Ok((proven, proof))
     }
@@ -128,34 +119,6 @@ fn offer(qualities: &[SaslQuality]) -> DigestOffer<'_> {
 
 fn not_believed(why: impl ToString) -> RpcFault {
     RpcFault::fatal(RpcErrorCode::FatalUnauthorized, java::SASL, why.to_string())
-}
-
-fn wrapping(agreed: Agreed) -> Option<Arc<Wrapping>> {
-    let (sealer, opener) = agreed.layer?;
-    let secret = agreed.quality == SaslQuality::Privacy;
-    let layer = DigestLayer { sealer, opener };
-    Some(Wrapping::with(layer, secret, usize::MAX))
-}
-
-/// The layer of DIGEST-MD5.
-struct DigestLayer {
-    sealer: Sealer,
-    opener: Opener,
-}
-
-impl Layer for DigestLayer {
-    fn wrap(&mut self, data: &[u8], _secret: bool) -> Result<Vec<u8>, GssError> {
-        let mut out = BytesMut::new();
-        self.sealer.seal(data, &mut out);
-        Ok(out.to_vec())
-    }
-
-    fn unwrap(&mut self, data: &[u8]) -> Result<(Vec<u8>, bool), GssError> {
-        let opened = self.opener.open(BytesMut::from(data));
-        // What was agreed holds for every message.
-        let opened = opened.map_err(|_| GssError::Incomplete)?;
-        Ok((opened.to_vec(), true))
-    }
 }
 
 #[cfg(test)]

@@ -1,16 +1,20 @@
 //! A secure stock NameNode, nodes of both kinds and stock clients with tickets. [`logins`]: nodes
 //! that cannot log in, and tickets that run out. [`both_sides`]: the RPC client and server of ours
 //! with each other. [`protected`]: data transfer that block tokens protect. [`policy`]: who may
-//! call which protocol. [`pages`]: who sees which web page.
+//! call which protocol. [`pages`]: who sees which web page. [`webhdfs`]: files for holders of
+//! delegation tokens.
 //!
 //! The suite runs in a process of its own, below one that made a realm and set the variables by
 //! which everything finds it.
 
 mod both_sides;
+#[path = "../saslport/by_curl.rs"]
+mod by_curl;
 mod logins;
 mod pages;
 mod policy;
 mod protected;
+mod webhdfs;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{class, scratch};
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         protected::cases(suite);
         policy::cases(suite);
         pages::cases(suite);
+        webhdfs::cases(suite);
         Ok(())
     })
 }

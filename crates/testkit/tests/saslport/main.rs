@@ -3,7 +3,9 @@
 //! with Kerberos, is in the suite `kerberos`.
 
 mod attacks;
+mod by_curl;
 
+use by_curl::NodeByCurl;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::shared_work::{SharedWork, with_archive};
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
             on.case(name("large_files_come_through"), move |lab| {
                 lab.large(blocks)
             });
+            on.case(name("webhdfs_writes_and_reads"), |lab| lab.webhdfs());
             if cipher == "aes" {
                 on.case("connections_that_prove_nothing", |lab| lab.attacks());
             }
@@ -113,6 +116,16 @@ impl Lab {
             self.fs
                 .put(&path, bytes, 5, json!({ "replication": replication }))?;
             self.fs.check(&path, bytes, 5)?;
+        }
+        passed()
+    }
+
+    /// Each node asks the NameNode for a key as the caller, and proves with it that it has one.
+    fn webhdfs(&mut self) -> Result<Outcome> {
+        for node in 0..=OURS {
+            let asked = NodeByCurl::new(&mut self.cluster, node, "user.name=root");
+            asked.works(&self.fs, &format!("/web-{node}"), BLOCK)?;
+            asked.reads_open(&self.fs, &format!("/web-open-{node}"), BLOCK)?;
         }
         passed()
     }

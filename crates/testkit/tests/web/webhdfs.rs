@@ -356,7 +356,7 @@ impl Files {
         let reply = fetch(web, "GET", &target)?;
         expect_eq("a token", reply.code, 403)?;
         expect(
-            reply.error().1.contains("security is not there yet"),
+            reply.error().1.contains("a token with a bad identifier"),
             || format!("{:?}", reply.error()),
         )?;
         let reply = fetch(web, "GET", "/webhdfs/v1/f?op=OPEN")?;

@@ -8,6 +8,7 @@ use super::file_status::{CryptoProtocolVersion, FileEncryptionInfo, FsPermission
 use super::hdfs::{
     ChecksumType, DatanodeId, DatanodeInfo, ErasureCodingPolicy, ExtendedBlock, LocatedBlock,
 };
+use super::security::UserEncryptionKey;
 use super::{wire_enums, wire_messages};
 
 wire_enums! {
@@ -220,6 +221,15 @@ wire_messages! {
     pub struct GetServerDefaultsResponse = "hadoop.hdfs.GetServerDefaultsResponseProto" {
         #[prost(message, required, tag = "1")]
         pub server_defaults: FsServerDefaults,
+    }
+
+    /// Request of `ClientProtocol.getDataEncryptionKey`.
+    pub struct GetDataEncryptionKeyRequest = "hadoop.hdfs.GetDataEncryptionKeyRequestProto" {}
+
+    /// Answer to `ClientProtocol.getDataEncryptionKey`; no key where nothing is encrypted.
+    pub struct GetDataEncryptionKeyResponse = "hadoop.hdfs.GetDataEncryptionKeyResponseProto" {
+        #[prost(message, optional, tag = "1")]
+        pub data_encryption_key: Option<UserEncryptionKey>,
     }
 
     /// Request of `ClientProtocol.reportBadBlocks`.

@@ -1,4 +1,4 @@
-//! Tokens (Security.proto).
+//! Tokens (Security.proto), and keys of encrypted data transfer (hdfs.proto).
 
 use std::fmt;
 
@@ -19,11 +19,41 @@ wire_messages! {
         #[prost(string, required, tag = "4")]
         pub service: String,
     }
+
+    /// A key of encrypted data transfer, as a NameNode gives it to a user.
+    @skip_debug
+    pub struct UserEncryptionKey = "hadoop.hdfs.DataEncryptionKeyProto" {
+        /// Number of the block key that it was made with.
+        #[prost(uint32, required, tag = "1")]
+        pub key_id: u32,
+        #[prost(string, required, tag = "2")]
+        pub block_pool_id: String,
+        #[prost(bytes = "bytes", required, tag = "3")]
+        pub nonce: Bytes,
+        #[prost(bytes = "bytes", required, tag = "4")]
+        pub encryption_key: Bytes,
+        /// Milliseconds since the epoch.
+        #[prost(uint64, required, tag = "5")]
+        pub expiry_date: u64,
+        #[prost(string, optional, tag = "6")]
+        pub encryption_algorithm: Option<String>,
+    }
 }
 
 impl fmt::Debug for Token {
     /// Without the identifier, which names a user, and without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Token({} {})", self.kind, self.service)
+    }
+}
+
+impl fmt::Debug for UserEncryptionKey {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "UserEncryptionKey({} {})",
+            self.key_id, self.block_pool_id
+        )
     }
 }

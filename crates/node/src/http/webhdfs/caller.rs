@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use hayloft_conf::{Configuration, HostPort, NameService, keys, namenodes};
 use hayloft_io::locks::lock;
+use hayloft_wire::proto::security::Token;
+use hayloft_wire::token_text::token_from_text;
 
 use super::super::patterns;
 use super::parameters::Parameters;
@@ -15,6 +17,12 @@ use hayloft_client::{FileUser, NameNodeGroup};
 
 /// How long a name server may take.
 const RESOLVED_WITHIN: Duration = Duration::from_secs(5);
+/// Kinds of tokens that NameNodes give to users.
+const KINDS: [&str; 3] = [
+    "HDFS_DELEGATION_TOKEN",
+    "WEBHDFS delegation",
+    "SWEBHDFS delegation",
+];
 /// Groups whose active NameNode is remembered.
 const GROUPS_MAX: usize = 64;
 
@@ -24,23 +32,11 @@ pub(super) fn identify(
     parameters: &Parameters,
 ) -> Result<FileUser, Refusal> {
     let given = |name| parameters.get(name).filter(|value| !value.is_empty());
+    let token = given("delegation").map(token_from_text).transpose();
+    let token = token.map_err(|why| Refusal::forbidden(why.to_string()))?;
+    // As with Apache's node, a token counts where there is Kerberos, and there alone.
     if config.has_kerberos() {
-        return Err(Refusal::forbidden(
-            "this cluster has Kerberos, and this node takes no delegation tokens yet: it believes \
-             no user.name, so read and write by hdfs:// instead of webhdfs://",
-        ));
-    }
-    if config.get(&keys::ENCRYPT_DATA_TRANSFER) {
-        return Err(Refusal::forbidden(
-            "data transfer is encrypted here (dfs.encrypt.data.transfer), and this node asks for \
-             no keys on behalf of others yet: read and write by hdfs:// instead of webhdfs://",
-        ));
-    }
-    if given("delegation").is_some() {
-        return Err(Refusal::forbidden(
-            "this node takes no delegation tokens yet: leave the parameter delegation out, or ask \
-             an Apache DataNode",
-        ));
+        return holder(token);
     }
     let user = match given("user.name") {
         None => config.get(&keys::HTTP_STATIC_USER),
@@ -58,12 +54,34 @@ pub(super) fn identify(
     Ok(match given("doas") {
         None => FileUser {
             user,
-            proxied_by: None,
+            ..FileUser::default()
         },
         Some(other) => FileUser {
             user: other.to_owned(),
             proxied_by: Some(user),
+            token: None,
         },
+    })
+}
+
+/// The user whom a NameNode knows by this token. It may have lost its first kind: a NameNode gives
+/// those of its web port kinds of their own, though they are the same. For which service it says
+/// that it is does not matter, since the NameNode that is asked knows its own tokens.
+fn holder(token: Option<Token>) -> Result<FileUser, Refusal> {
+    let token = token.ok_or_else(|| {
+        Refusal::forbidden(
+            "this cluster has Kerberos, and the parameter delegation is missing: ask the NameNode, \
+             which sends clients here with a token",
+        )
+    })?;
+    if !KINDS.contains(&&*token.kind) {
+        return Err(Refusal::forbidden(
+            "the token is for something else than files: ask a NameNode for one",
+        ));
+    }
+    Ok(FileUser {
+        token: Some(token),
+        ..FileUser::default()
     })
 }
 
@@ -175,6 +193,8 @@ async fn at_address(services: &[NameService], asked: &str) -> Option<Vec<String>
 
 #[cfg(test)]
 mod tests {
+    use hayloft_wire::token_text::token_to_text;
+
     use super::*;
 
     fn parameters(query: &str) -> Parameters {
@@ -189,11 +209,12 @@ mod tests {
     #[test]
     fn callers_are_named_and_never_the_node() {
         let config = config(&[]);
-        let of = |query| identify(&config, &parameters(query));
+        let of = |query: &str| identify(&config, &parameters(query));
         let caller = |user: &str, proxied_by: Option<&str>| {
             Ok(FileUser {
                 user: user.into(),
                 proxied_by: proxied_by.map(str::to_owned),
+                token: None,
             })
         };
         assert_eq!(of(""), caller("dr.who", None));
@@ -203,23 +224,57 @@ mod tests {
         assert_eq!(of("doas=bob"), caller("bob", Some("dr.who")));
         let bad = of("user.name=1+x").expect_err("no name");
         assert!(format!("{bad:?}").contains("does not belong to the domain ^[A-Za-z_]"));
-        let token = of("delegation=abc").expect_err("a token");
-        assert!(format!("{token:?}").contains("takes no delegation tokens yet"));
-        let secure = self::config(&[("hadoop.security.authentication", "kerberos")]);
-        for query in ["", "user.name=hdfs", "doas=bob", "delegation=abc"] {
-            let refused = identify(&secure, &parameters(query)).expect_err("Kerberos");
-            assert!(
-                format!("{refused:?}").contains("believes no user.name"),
-                "{query}"
-            );
-        }
+        let token = token_to_text(&Token::default());
+        let ignored = of(&format!("user.name=alice&delegation={token}"));
+        assert_eq!(ignored, caller("alice", None), "without Kerberos");
+        of("user.name=alice&delegation=abc").expect_err("no token");
     }
 
     #[test]
-    fn encrypted_transfers_are_refused_before_a_byte() {
+    fn with_kerberos_only_tokens_count() {
+        let secure = config(&[("hadoop.security.authentication", "kerberos")]);
+        for (query, told) in [
+            ("", "parameter delegation is missing"),
+            ("user.name=hdfs&doas=bob", "parameter delegation is missing"),
+            ("delegation=", "parameter delegation is missing"),
+            ("delegation=a*b", "no base64"),
+            ("delegation=abc", "a bad identifier"),
+        ] {
+            let refused = identify(&secure, &parameters(query)).expect_err("Kerberos");
+            let refused = format!("{refused:?}");
+            assert!(refused.contains(told), "{query}: {refused}");
+            assert!(!refused.contains("a*b"), "{refused}");
+        }
+        let with = |kind: &str| {
+            let token = Token {
+                identifier: b"identifier".to_vec().into(),
+                password: b"secret".to_vec().into(),
+                kind: kind.to_owned(),
+                service: "10.0.0.1:8020".to_owned(),
+            };
+            let text = token_to_text(&token);
+            let query = format!("delegation={text}&user.name=hdfs&doas=bob");
+            (token, identify(&secure, &parameters(&query)))
+        };
+        for kind in KINDS {
+            let (token, found) = with(kind);
+            let found = found.expect("a token");
+            assert!(!format!("{found:?}").contains("secret"), "{found:?}");
+            let expected = FileUser {
+                token: Some(token),
+                ..FileUser::default()
+            };
+            assert_eq!(found, expected);
+        }
+        let refused = with("HDFS_BLOCK_TOKEN").1.expect_err("another kind");
+        assert!(format!("{refused:?}").contains("something else"));
+    }
+
+    #[test]
+    fn encrypted_transfers_are_served() {
         let encrypted = config(&[("dfs.encrypt.data.transfer", "true")]);
-        let refused = identify(&encrypted, &parameters("user.name=alice")).expect_err("no key");
-        assert!(format!("{refused:?}").contains("dfs.encrypt.data.transfer"));
+        let served = identify(&encrypted, &parameters("user.name=alice"));
+        assert_eq!(served.expect("served").user, "alice");
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ use hayloft_wire::pipeline_ack::PipelineAck;
 use hayloft_wire::proto::{clientdatanode, datanode, interdatanode};
 use hayloft_wire::rpc;
 use hayloft_wire::schema::WireMessage;
+use hayloft_wire::token_text::{token_from_text, token_to_text};
 use hayloft_wire::transfer::{self, OpMessage, OpRequest};
 
 mod sasl;
@@ -82,6 +83,11 @@ pub const TARGETS: &[FuzzTarget] = &[
         name: "block_token",
         run: block_token,
         seeds: seeds::block_tokens,
+    },
+    FuzzTarget {
+        name: "token_text",
+        run: token_text,
+        seeds: seeds::token_texts,
     },
     FuzzTarget {
         name: "block_report",
@@ -278,6 +284,16 @@ pub fn block_token(data: &[u8]) {
         .filter(|b| b.len() <= MAX_TOKEN_BYTES)
     {
         assert_eq!(BlockTokenIdentifier::decode(bytes).as_ref(), Ok(&token));
+    }
+}
+
+/// Tokens of users, as text.
+pub fn token_text(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(token) = token_from_text(text) {
+        assert_eq!(token_from_text(&token_to_text(&token)), Ok(token));
     }
 }
 

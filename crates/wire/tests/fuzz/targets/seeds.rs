@@ -13,6 +13,7 @@ use hayloft_wire::proto::{
     datanode, datatransfer as pb, hdfs, hdfs_server, interdatanode, security,
 };
 use hayloft_wire::rpc::{self, names};
+use hayloft_wire::token_text::token_to_text;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Stage, Status};
 
 fn block() -> ExtendedBlock {
@@ -290,6 +291,11 @@ pub fn block_tokens() -> Vec<Bytes> {
         handshake_secret: Bytes::from_static(b"secret"),
     };
     vec![token.encode_legacy(), token.encode_protobuf()]
+}
+
+/// Tokens of users, as text.
+pub fn token_texts() -> Vec<Bytes> {
+    vec![token_to_text(&token()).into()]
 }
 
 /// Block report buffers behind a byte that says where they are cut.
