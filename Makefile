@@ -7,7 +7,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # What `make up` started, or what `make build` made where nothing else is there.
 HAYLOFT = $(firstword $(wildcard target/up/hayloft target/release/hayloft))
 
-.PHONY: help check-deps build packages lab hadoop up down status test suites test-fast bench bench-placement fmt doc clean
+.PHONY: help check-deps build packages image lab hadoop up down status test suites test-fast bench bench-placement fmt doc clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ build: check-deps ## Build the release binary, for servers
 
 packages: check-deps ## Build a deb, an rpm and a tar.gz for glibc 2.28 and later, under target/packages
 	@scripts/packages
+
+image: ## Build an OCI image, without a daemon, from the tar.gz that `make packages` left
+	@scripts/image
 
 lab: build ## Build what measures it too: hayloft-lab
 	cargo build --release --locked -p hayloft-lab

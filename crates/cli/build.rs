@@ -1,14 +1,35 @@
 //! Builds the commit into `--version`, of this crate and of hayloft-lab. It needs no network.
-//! Without git or a repository of Hayloft's the commit is unknown.
+//! `HAYLOFT_COMMIT` names the commit of sources without git, such as a tarball's; else git says it.
+//! Without both, or inside a repository of something else, the commit is unknown.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What names the commit before git is asked.
+const GIVEN: &str = "HAYLOFT_COMMIT";
+/// Digits of a commit that are shown.
+const DIGITS: usize = 12;
+
 fn main() {
     println!("cargo:rerun-if-changed=../cli/build.rs");
+    println!("cargo:rerun-if-env-changed={GIVEN}");
     let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
-    let commit = commit().unwrap_or_else(|| "commit unknown".into());
+    let commit = given().or_else(commit);
+    let commit = commit.unwrap_or_else(|| "commit unknown".into());
     println!("cargo:rustc-env=HAYLOFT_VERSION={version} ({commit})");
+}
+
+/// The commit that the environment names. One that is none ends the build: a program shall not
+/// tell of sources that it was not made of.
+fn given() -> Option<String> {
+    let text = std::env::var(GIVEN).ok().filter(|text| !text.is_empty())?;
+    let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let shown = text.get(..DIGITS).filter(|_| digits);
+    if shown.is_none() {
+        eprintln!("{GIVEN} is {text:?}: give the commit's hexadecimal digits, 12 or more of them");
+        std::process::exit(1);
+    }
+    shown.map(str::to_ascii_lowercase)
 }
 
 /// 12 digits of the commit, and whether sources differ from it. What was built is the same until

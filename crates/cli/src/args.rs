@@ -89,6 +89,11 @@ pub struct NodeArgs {
     /// (exit code 1 if not).
     #[arg(long, conflicts_with_all = ["print_config", "regular", "rollback", "rollingupgrade"])]
     pub check_swap: bool,
+    /// Say whether the node of this configuration answers on this host, and stop (exit code 1 if
+    /// not).
+    #[arg(long, conflicts_with_all = ["print_config", "check_swap", "regular", "rollback",
+        "rollingupgrade"])]
+    pub check_live: bool,
     /// Start as usual; the default. Apache's form `-regular` is accepted too.
     #[arg(long, conflicts_with_all = ["rollback", "rollingupgrade"])]
     pub regular: bool,

@@ -5,6 +5,7 @@
 //! | `args` | the command line |
 //! | `error` | what users are told when something fails, and exit codes |
 //! | `node` | `hayloft node`: the daemon |
+//! | `check_live` | whether a node answers |
 //! | `calibrate` | `hayloft calibrate`: what a volume's device does |
 //! | `plan` | `hayloft plan`: disks and workers of a node, from calibrations |
 //! | `doctor` | `hayloft doctor`: what makes a host slow or unsafe for a node |
@@ -35,6 +36,7 @@ extern crate hayloft_console;
 
 mod args;
 mod calibrate;
+mod check_live;
 mod cluster;
 mod cold;
 mod disk_look_process;

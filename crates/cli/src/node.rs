@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::args::{NodeArgs, RollingUpgrade};
+use crate::check_live;
 use crate::error::{CliError, FINDING, INTERRUPTED};
 use crate::given::{NodeProtection, conf_dir, protection, usable, volumes};
 use crate::log_filter;
@@ -28,6 +29,9 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     }
     if args.check_swap {
         return check_swap(&config);
+    }
+    if args.check_live {
+        return check_live::run(&config);
     }
     // Refused here already, before anything is logged or locked.
     usable(&config)?;

@@ -115,6 +115,20 @@ fn get_over(
     }
 }
 
+/// Whether a server of HTTP answers, whatever it says: its pages may want tickets.
+///
+/// # Errors
+/// [`ClusterError::Talk`] when it is not there, or sends no HTTP within the limits.
+pub fn answers(addr: SocketAddr, limits: HttpLimits) -> Result<()> {
+    // Of Hadoop's daemons no bean has this name.
+    let answer = exchange(addr, "/jmx?qry=none", "", limits);
+    let answer = answer.map_err(|error| ClusterError::Talk(error.to_string()))?;
+    match answer.starts_with(b"HTTP/1.") {
+        true => Ok(()),
+        false => Err(ClusterError::Talk("it speaks no HTTP".into())),
+    }
+}
+
 /// Asks, and returns the answer with its head.
 fn exchange(
     addr: SocketAddr,

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 /// A process that cannot be confused with a later one of the same pid.
@@ -33,20 +34,30 @@ impl ProcessIdentity {
     }
 
     /// Sends a signal to this process and no other. Does nothing once it has ended.
+    ///
+    /// Before Linux 5.3 nothing holds a process while it is looked at: there one that ends and
+    /// whose pid is given to another in that moment is missed.
     pub fn signal(&self, signal: Signal) -> std::io::Result<()> {
         let Some(pid) = Pid::from_raw(self.pid) else {
             return Ok(());
         };
         // Opened first, checked second: the descriptor cannot come to mean another process.
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
-            Err(rustix::io::Errno::SRCH) => return Ok(()),
-            other => other?,
+            Ok(process) => Some(process),
+            // Linux before 5.3, or a sandbox that knows none later.
+            Err(Errno::NOSYS | Errno::PERM) => None,
+            Err(Errno::SRCH) => return Ok(()),
+            Err(error) => return Err(error.into()),
         };
         if !self.is_alive() {
             return Ok(());
         }
-        match pidfd_send_signal(process, signal) {
-            Err(rustix::io::Errno::SRCH) => Ok(()),
+        let sent = match process {
+            Some(process) => pidfd_send_signal(process, signal),
+            None => kill_process(pid, signal),
+        };
+        match sent {
+            Err(Errno::SRCH) => Ok(()),
             other => Ok(other?),
         }
     }

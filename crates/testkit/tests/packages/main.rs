@@ -1,10 +1,12 @@
 //! The packages, as a fresh Debian takes them, and `hayloft swap` there: data that Apache's node
-//! wrote is read from ours and the reverse, and a host is not left without a node.
+//! wrote is read from ours and the reverse, and a host is not left without a node. And the image
+//! that is made of them.
 //!
 //! Hadoop's shell is that of an installation that `HAYLOFT_HADOOP_SHELL` names, else `hdfs.sh`
 //! beside this file, which keeps to its contract.
 
 mod host;
+mod image;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::repository_root;
@@ -26,7 +28,8 @@ fn main() -> ExitCode {
         suite.case("the_same_bytes_twice", same_bytes);
         suite.case("lintian_finds_no_error", lintian);
         suite.case("the_rpm_holds_the_program", rpm);
-        if let Some(why) = missing() {
+        image::cases(suite, missing(&["--image"]));
+        if let Some(why) = missing(&[]) {
             suite.case("a_fresh_debian", move || Ok(Outcome::Skipped(why)));
             return Ok(());
         }
@@ -49,14 +52,13 @@ fn main() -> ExitCode {
     })
 }
 
-/// What a fresh Debian needs and is not here.
-fn missing() -> Option<String> {
+/// What a small Debian of this kind needs and is not here.
+fn missing(kind: &[&str]) -> Option<String> {
     if !mounts::may_mount() {
         return Some("only root makes a Debian to change into".into());
     }
-    let made = mounts::run(&mut Command::new(
-        repository_root().join("scripts/fetch-debian-root"),
-    ));
+    let mut command = Command::new(repository_root().join("scripts/fetch-debian-root"));
+    let made = mounts::run(command.args(kind));
     made.err().map(|error| error.to_string())
 }
 

@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.net.URI;
-import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -19,9 +18,9 @@ final class Request {
   /** The client configuration of the class path, with the request's {@code conf} over it. */
   static Configuration conf(ObjectNode request) {
     Configuration conf = new HdfsConfiguration();
-    for (Map.Entry<String, JsonNode> entry : request.path("conf").properties()) {
-      conf.set(entry.getKey(), entry.getValue().asText());
-    }
+    // So that the Jackson of earlier Hadoops does, too.
+    JsonNode given = request.path("conf");
+    given.fieldNames().forEachRemaining(key -> conf.set(key, given.path(key).asText()));
     return conf;
   }
 
