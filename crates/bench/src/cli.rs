@@ -1,9 +1,10 @@
 //! The command `hayloft-lab bench`.
 
+use super::encryption::BenchCipher;
 use super::fair::origin::today;
 use super::fair::stock::Medium;
 use super::results::PublishedRuns;
-use super::rows::{self, BenchRow};
+use super::rows::{self, BenchRow, Client};
 use super::targets::BenchTargets;
 use super::{BenchDisk, BenchOptions, page, peers, published, results};
 use clap::Args;
@@ -63,6 +64,10 @@ pub struct BenchArgs {
     /// cubic, reno or bbr; nothing on the machine changes. Needs root.
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Encrypt the data between clients and nodes, by aes, 3des or rc4. Only the Java client's rows
+    /// are measured then.
+    #[arg(long, value_name = "CIPHER")]
+    encrypt: Option<BenchCipher>,
     /// Name of the run: results go to target/bench/DATE-NAME.
     #[arg(long, default_value = "local")]
     name: String,
@@ -175,6 +180,7 @@ impl BenchArgs {
         let wanted = |row: &BenchRow| {
             let only = self.only.as_deref();
             (!self.targets || targets.concern(*row))
+                && (self.encrypt.is_none() || row.client == Client::Java)
                 && only.is_none_or(|pattern| rows::fits(pattern, &row.to_string()))
         };
         let rows: Vec<BenchRow> = rows::all().into_iter().filter(wanted).collect();
@@ -236,6 +242,7 @@ impl BenchArgs {
             define,
             disk,
             network: None,
+            encrypt: self.encrypt,
             out: self
                 .out
                 .unwrap_or_else(|| runs.join(format!("{date}-{}", self.name))),

@@ -35,6 +35,11 @@ const PROMPT: [(&str, u32); 1] = [(
 const RECORD_BYTES: usize = 1100;
 const LOG_BYTES: u64 = 1 << 20;
 
+/// What one writer of logs leaves behind: files, and records of each. A client that writes logs is
+/// known by its first one.
+const FLUSHED_LOGS: (u32, u32) = (8, 500);
+const SYNCED_LOGS: (u32, u32) = (4, 25);
+
 impl Run<'_> {
     pub(super) fn small_files(
         &self,
@@ -75,6 +80,23 @@ impl Run<'_> {
                 })
             }
         }
+    }
+
+    /// Logs that are written at the same time by the Java client, one file after another.
+    pub(super) fn logs(
+        &self,
+        row: BenchRow,
+        logs: u32,
+        nodes: &[String],
+        dir: &str,
+    ) -> Result<LoadOutcome> {
+        let sync = matches!(row.workload, BenchWorkload::Hsynced(_));
+        let (files, records) = if sync { SYNCED_LOGS } else { FLUSHED_LOGS };
+        let request = json!({
+            "path": format!("{dir}/{}", row.workload), "streams": logs, "files": files,
+            "records": records, "bytes": 1024, "sync": sync, "favored": nodes,
+        });
+        self.java("writeLogs", request)
     }
 
     /// Two writers and two readers of files that were written before.

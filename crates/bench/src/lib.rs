@@ -16,12 +16,13 @@
 //! - `measure`, [`trace`], [`limits`]: how it is measured;
 //! - [`record`], [`results`], [`marks`], [`verdicts`], `cells`, [`page`], [`published`]: what is
 //!   left of it;
-//! - `start`: start-up with many blocks; [`cli`]: the command.
+//! - `start`: start-up with many blocks; [`encryption`]: runs with encrypted data; [`cli`]: the command.
 
 mod bare;
 mod cells;
 pub mod cli;
 mod clients;
+pub mod encryption;
 pub mod fair;
 pub mod figures;
 mod interrupt;
@@ -45,6 +46,7 @@ pub mod trace;
 pub mod verdicts;
 mod work;
 
+use encryption::BenchCipher;
 use fair::origin::DataOrigin;
 use hayloft_conf::Configuration;
 use hayloft_node::store_config::memory_limit;
@@ -93,6 +95,8 @@ pub struct BenchOptions {
     /// What is special about the network that everything runs in, see
     /// `hayloft_testkit::congestion::enter`.
     pub network: Option<String>,
+    /// What encrypts the data; the Java client's rows alone can be measured then.
+    pub encrypt: Option<BenchCipher>,
     /// Where results go: `target/bench/DATE-NAME`.
     pub out: PathBuf,
     /// The command, for the record.
@@ -215,6 +219,12 @@ fn begin(options: &BenchOptions) -> BenchRecord {
         format!("{} MiB", fair::stock::BLOCK_MIB),
     );
     conditions.insert("stock DataNode's JVM flags".into(), flags);
+    if let Some(cipher) = options.encrypt {
+        conditions.insert(
+            "data transfer".into(),
+            format!("encrypted: {}", cipher.name()),
+        );
+    }
     if let Some(network) = &options.network {
         conditions.insert("network".into(), network.clone());
     }

@@ -84,7 +84,7 @@ impl BenchRecord {
     /// time by.
     #[must_use]
     pub fn moved_enough(&self, workload: &str, client: Client, peer: &str) -> bool {
-        let operations = ["pread-", "hflush", "small-files"];
+        let operations = ["pread-", "hflush", "hsync", "small-files"];
         let moved = self.samples.iter().filter_map(|sample| {
             let is_it = sample.workload == workload && sample.client == client;
             if !is_it || sample.peer != peer || sample.failed.is_some() {

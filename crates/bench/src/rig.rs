@@ -84,6 +84,9 @@ impl Rig {
             // One peer at a time works: its load is above average by design.
             .conf("dfs.namenode.redundancy.considerLoad", false)
             .conf("dfs.namenode.fs-limits.min-block-size", 512);
+        for (key, value) in options.encrypt.iter().flat_map(|cipher| cipher.conf()) {
+            builder = builder.conf(key, value);
+        }
         let mut seats = Vec::new();
         let mut index = 0;
         for name in &options.peers {

@@ -21,6 +21,10 @@ pub enum BenchWorkload {
     Mixed,
     /// Records of 1 KB that are hflushed one by one, beside four writers.
     Hflush,
+    /// So many logs at the same time, each record of 1 KB hflushed.
+    Hflushed(u32),
+    /// The same, hsynced.
+    Hsynced(u32),
     /// Files of 10 KB, created by four clients.
     SmallFiles,
     /// The same by a client that asks again after 10 ms, not 400, when the NameNode refuses a
@@ -87,6 +91,8 @@ impl fmt::Display for BenchWorkload {
             Self::Pread(in_flight) => write!(f, "pread-{in_flight}"),
             Self::Mixed => f.write_str("mixed"),
             Self::Hflush => f.write_str("hflush"),
+            Self::Hflushed(logs) => write!(f, "hflush-{logs}"),
+            Self::Hsynced(logs) => write!(f, "hsync-{logs}"),
             Self::SmallFiles => f.write_str("small-files"),
             Self::PromptSmallFiles => f.write_str("small-files-prompt"),
             Self::Replicated => f.write_str("replicated-3"),
@@ -121,6 +127,10 @@ impl BenchWorkload {
             Self::Pread(n) => format!("random reads of 64 KiB, {n} in flight, page cache empty"),
             Self::Mixed => "two writers and two cold readers".into(),
             Self::Hflush => "1 KB hflushed again and again beside 4 writers".into(),
+            Self::Hflushed(n) => {
+                format!("{}, 1 KB hflushed each time", count(n, "one log", "logs"))
+            }
+            Self::Hsynced(n) => format!("{}, 1 KB hsynced each time", count(n, "one log", "logs")),
             Self::SmallFiles => "files of 10 KB created by 4 clients".into(),
             Self::PromptSmallFiles => "the same, refused closes repeated after 10 ms".into(),
             Self::Replicated => "one writer, replication 3".into(),
@@ -136,6 +146,8 @@ impl BenchWorkload {
             self,
             Self::Write(_)
                 | Self::Hflush
+                | Self::Hflushed(_)
+                | Self::Hsynced(_)
                 | Self::SmallFiles
                 | Self::PromptSmallFiles
                 | Self::Replicated
@@ -153,7 +165,12 @@ impl BenchWorkload {
     pub const fn counts_operations(self) -> bool {
         matches!(
             self,
-            Self::Pread(_) | Self::Hflush | Self::SmallFiles | Self::PromptSmallFiles
+            Self::Pread(_)
+                | Self::Hflush
+                | Self::Hflushed(_)
+                | Self::Hsynced(_)
+                | Self::SmallFiles
+                | Self::PromptSmallFiles
         )
     }
 
@@ -216,6 +233,8 @@ pub(super) enum Stage {
     ReadBack,
     Mixed,
     Hflush,
+    /// Logs by the Java client.
+    Logs,
     SmallFiles(Client),
     Replicated(Client),
 }
@@ -238,6 +257,7 @@ pub(super) fn stages() -> Vec<Stage> {
         Stage::Mixed,
         Stage::Hflush,
     ];
+    stages.push(Stage::Logs);
     stages.extend(only_load);
     stages
 }
@@ -256,6 +276,11 @@ impl Stage {
             Self::ReadBack => (Client::Load, vec![BenchWorkload::ReadBack]),
             Self::Mixed => (Client::Load, vec![BenchWorkload::Mixed]),
             Self::Hflush => (Client::Load, vec![BenchWorkload::Hflush]),
+            Self::Logs => {
+                let flushed = [1, 4, 16].map(BenchWorkload::Hflushed);
+                let synced = [1, 4, 16].map(BenchWorkload::Hsynced);
+                (Client::Java, [flushed, synced].concat())
+            }
             // Of the clients the Java one alone lets its wait be set.
             Self::SmallFiles(Client::Java) => (
                 Client::Java,

@@ -247,6 +247,9 @@ impl Run<'_> {
             }
             BenchWorkload::Mixed => self.mixed(row, seat, dir, bytes / 4),
             BenchWorkload::Hflush => self.hflush(row, seat, dir, bytes / 4),
+            BenchWorkload::Hflushed(logs) | BenchWorkload::Hsynced(logs) => {
+                self.measured(row, seat, |run| run.logs(row, logs, &nodes, dir))
+            }
             BenchWorkload::SmallFiles | BenchWorkload::PromptSmallFiles => {
                 self.measured(row, seat, |run| run.small_files(row, &nodes, dir))
             }

@@ -1,8 +1,9 @@
 //! The benchmark itself, with tiny sizes: every row, the stock peer included, measures something.
 
+use hayloft_bench::encryption::BenchCipher;
 use hayloft_bench::figures::Figure;
 use hayloft_bench::record::{BenchRecord, MarkReason};
-use hayloft_bench::rows::{self, BenchWorkload, Client};
+use hayloft_bench::rows::{self, BenchRow, BenchWorkload, Client};
 use hayloft_bench::targets::BenchTargets;
 use hayloft_bench::{self, BenchDisk, BenchOptions};
 use hayloft_testkit::congestion::{self, CONDITION};
@@ -21,6 +22,9 @@ fn main() -> ExitCode {
     Suite::run("bench", |suite| {
         let mut on = suite.group(scratch, |dir, _failed| drop(dir));
         on.case("every_row_measures_something", |dir| tiny_run(dir.path()));
+        on.case("encrypted_rows_measure_something", |dir| {
+            encrypted_run(&dir.path().join("encrypted"))
+        });
         on.case("congestion_control_of_the_runs_own", |dir| {
             congestion(&dir.path().join("own"))
         });
@@ -40,6 +44,51 @@ fn scratch() -> Result<tempfile::TempDir> {
         .map_err(|error| TestkitError::Talk(format!("a temporary directory: {error}")))
 }
 
+/// A run of these rows with these peers.
+fn tiny(dir: &Path, rows: Vec<BenchRow>, peers: &[&str]) -> BenchOptions {
+    BenchOptions {
+        before: None,
+        rounds: 1,
+        warm_ups: 1,
+        mib: 16,
+        rows,
+        peers: peers.iter().map(|peer| (*peer).to_owned()).collect(),
+        blocks: 0,
+        jvm_flags: vec!["-Xmx256m".into()],
+        define: Vec::new(),
+        disk: BenchDisk::Directory(dir.join("disk")),
+        network: None,
+        encrypt: None,
+        out: dir.join("out"),
+        command: "a test".into(),
+        progress: Arc::new(|line| println!("    {line}")),
+    }
+}
+
+/// Both kinds of nodes write and read where data is encrypted.
+fn encrypted_run(dir: &Path) -> Result<Outcome> {
+    let row = |workload| BenchRow {
+        workload,
+        client: Client::Java,
+    };
+    let rows = [BenchWorkload::Write(1), BenchWorkload::Warm(1)].map(row);
+    let options = BenchOptions {
+        encrypt: Some(BenchCipher::Aes),
+        ..tiny(dir, rows.to_vec(), &["stock", "posix"])
+    };
+    let record = hayloft_bench::run(&options, &BenchTargets::load()?)?;
+    let failures: Vec<_> = record.failures().collect();
+    expect(failures.is_empty(), || format!("{failures:#?}"))?;
+    expect_eq("samples", &4, &record.samples.len())?;
+    let told = record.origin.conditions.get("data transfer");
+    expect_eq(
+        "what is told",
+        &Some("encrypted: aes"),
+        &told.map(String::as_str),
+    )?;
+    passed()
+}
+
 fn tiny_run(dir: &Path) -> Result<Outcome> {
     let cold = rustix::process::geteuid().is_root();
     let needs_root = |workload: BenchWorkload| {
@@ -55,22 +104,7 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
     // O_DIRECT is a matter of the file system, and has a test of its own.
     rows.retain(|row| row.client != Client::None && (cold || !needs_root(row.workload)));
     let (disk, out) = (dir.join("disk"), dir.join("out"));
-    let options = BenchOptions {
-        before: None,
-        rounds: 1,
-        warm_ups: 1,
-        mib: 16,
-        rows: rows.clone(),
-        peers: ["stock", "posix", "null"].map(str::to_owned).to_vec(),
-        blocks: 0,
-        jvm_flags: vec!["-Xmx256m".into()],
-        define: Vec::new(),
-        disk: BenchDisk::Directory(disk.clone()),
-        network: None,
-        out: out.clone(),
-        command: "a test".into(),
-        progress: Arc::new(|line| println!("    {line}")),
-    };
+    let options = tiny(dir, rows.clone(), &["stock", "posix", "null"]);
     let record = hayloft_bench::run(&options, &BenchTargets::load()?)?;
     let failures: Vec<_> = record.failures().collect();
     expect(failures.is_empty(), || format!("{failures:#?}"))?;

@@ -28,6 +28,7 @@ final class Throughput {
     operations.put("writeStreams", this::write);
     operations.put("readStreams", this::read);
     operations.put("createFiles", this::create);
+    operations.put("writeLogs", this::log);
   }
 
   /**
@@ -86,6 +87,48 @@ final class Throughput {
           }
         }
         return files * data.length;
+      });
+    }
+  }
+
+  /**
+   * Writes logs, one after the other in each stream: each record is hflushed, or hsynced. Arguments:
+   * path, streams, files (of each), records (of each file), bytes (of a record), sync, favored.
+   * Results: bytes, nanos, micros (from write to the end of the flush, of each record).
+   */
+  private void log(ObjectNode request, ObjectNode answer) throws Exception {
+    byte[] data = new byte[(int) Request.number(request, "bytes", 1024)];
+    Pattern.fill(1, 0, data, data.length);
+    long files = Request.number(request, "files", 1);
+    int records = (int) Request.number(request, "records", 1);
+    boolean sync = request.path("sync").asBoolean(false);
+    ArrayNode micros = answer.putArray("micros");
+    try (DistributedFileSystem fs = Request.open(request)) {
+      InetSocketAddress[] favored = favored(request);
+      run(request, answer, stream -> {
+        long[] took = new long[records];
+        for (long file = 0; file < files; file++) {
+          Path path = new Path(Request.path(request), "c" + stream + "/s" + file);
+          try (FSDataOutputStream out = fs.create(path, FsPermission.getFileDefault(), true, 4096, (short) 1,
+              fs.getDefaultBlockSize(path), null, favored)) {
+            for (int record = 0; record < records; record++) {
+              long began = System.nanoTime();
+              out.write(data);
+              if (sync) {
+                out.hsync();
+              } else {
+                out.hflush();
+              }
+              took[record] = (System.nanoTime() - began) / 1000;
+            }
+          }
+          synchronized (micros) {
+            for (long one : took) {
+              micros.add(one);
+            }
+          }
+        }
+        return files * records * data.length;
       });
     }
   }
