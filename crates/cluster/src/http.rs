@@ -121,7 +121,7 @@ fn get_over(
 /// [`ClusterError::Talk`] when it is not there, or sends no HTTP within the limits.
 pub fn answers(addr: SocketAddr, limits: HttpLimits) -> Result<()> {
     // Of Hadoop's daemons no bean has this name.
-    let answer = exchange(addr, "/jmx?qry=none", "", limits);
+    let answer = exchange(addr, "/jmx?qry=none", ("", limits), None);
     let answer = answer.map_err(|error| ClusterError::Talk(error.to_string()))?;
     match answer.starts_with(b"HTTP/1.") {
         true => Ok(()),
