@@ -16,7 +16,8 @@
 //! - `measure`, [`trace`], [`limits`]: how it is measured;
 //! - [`record`], [`results`], [`marks`], [`verdicts`], `cells`, [`page`], [`published`]: what is
 //!   left of it;
-//! - `start`: start-up with many blocks; [`encryption`]: runs with encrypted data; [`cli`]: the command.
+//! - `start`: start-up with many blocks; [`encryption`]: runs with encrypted data;
+//! - [`cli`]: the command.
 
 mod bare;
 mod cells;

@@ -73,7 +73,7 @@ pub fn node_principal(config: &Configuration) -> Option<String> {
 }
 
 /// The principal of the web port; `None` where any of its keytab serves. As with Apache's node,
-/// `_HOST` is the host of its plain address, else of that with TLS, or this host's full name where
+/// `_HOST` is the host of its plain address, also with TLS alone, or this host's full name where
 /// that is any.
 ///
 /// # Errors
@@ -84,12 +84,7 @@ pub async fn web_principal(config: &Configuration) -> Result<Option<String>, Str
         return Ok(None);
     };
     if names_host(&named) {
-        let plain = config.text(keys::DATANODE_HTTP_ADDRESS.name()).is_some();
-        let address = match plain {
-            true => &keys::DATANODE_HTTP_ADDRESS,
-            false => &keys::DATANODE_HTTPS_ADDRESS,
-        };
-        let bound = config.get(address).host;
+        let bound = config.get(&keys::DATANODE_HTTP_ADDRESS).host;
         let any = bound
             .parse()
             .is_ok_and(|bound: IpAddr| bound.is_unspecified());
@@ -304,7 +299,7 @@ mod tests {
     #[tokio::test]
     async fn the_web_port_has_the_principal_of_its_own_address() {
         let named = "hadoop.http.authentication.kerberos.principal";
-        let (plain, tls) = ("dfs.datanode.http.address", "dfs.datanode.https.address");
+        let plain = "dfs.datanode.http.address";
         for (more, is) in [
             (vec![], None),
             (vec![(named, "*")], None),
@@ -312,10 +307,6 @@ mod tests {
             (
                 vec![(named, "HTTP/_HOST@R"), (plain, "Web.example:9864")],
                 Some("HTTP/web.example@R"),
-            ),
-            (
-                vec![(named, "HTTP/_HOST@R"), (tls, "tls.example:9865")],
-                Some("HTTP/tls.example@R"),
             ),
         ] {
             let found = web_principal(&config(&more)).await.expect("a realm");

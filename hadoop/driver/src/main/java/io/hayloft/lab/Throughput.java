@@ -92,8 +92,9 @@ final class Throughput {
   }
 
   /**
-   * Writes logs, one after the other in each stream: each record is hflushed, or hsynced. Arguments:
-   * path, streams, files (of each), records (of each file), bytes (of a record), sync, favored.
+   * Writes logs, one after the other in each stream: each record is hflushed, or hsynced.
+   * Arguments: path, streams, files (of each), records (of each file), bytes (of a record), sync,
+   * favored.
    * Results: bytes, nanos, micros (from write to the end of the flush, of each record).
    */
   private void log(ObjectNode request, ObjectNode answer) throws Exception {
@@ -109,8 +110,8 @@ final class Throughput {
         long[] took = new long[records];
         for (long file = 0; file < files; file++) {
           Path path = new Path(Request.path(request), "c" + stream + "/s" + file);
-          try (FSDataOutputStream out = fs.create(path, FsPermission.getFileDefault(), true, 4096, (short) 1,
-              fs.getDefaultBlockSize(path), null, favored)) {
+          try (FSDataOutputStream out = fs.create(path, FsPermission.getFileDefault(), true, 4096,
+              (short) 1, fs.getDefaultBlockSize(path), null, favored)) {
             for (int record = 0; record < records; record++) {
               long began = System.nanoTime();
               out.write(data);
