@@ -19,7 +19,8 @@ use crate::{CLIENT_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions, RpcQualit
 /// Far more than one wrapped message holds.
 const LARGE_BYTES: usize = 200 << 10;
 
-struct OfAnn;
+/// Knows one token: ann's.
+pub(crate) struct OfAnn;
 
 impl TokenPasswords for OfAnn {
     fn password_of(

@@ -13,18 +13,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hayloft_gss::GssContext;
-use hayloft_wire::frame;
-use hayloft_wire::rpc::{
-    self as wire, AuthProtocol, CALL_SASL, ConnectionHeader, RpcSasl, SaslAuth, SaslState,
-};
-use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use hayloft_wire::rpc::{RpcSasl, SaslAuth, SaslState};
 use tokio::net::TcpStream;
 
 use super::RpcError;
-use super::connection_tasks::{Shared, read_frame};
-use crate::log_limit::words;
+use super::connection_tasks::Shared;
+use super::sasl_messages::{
+    initiate, negotiate, offered_methods, receive, refused, refused_with, send,
+};
 use crate::security::{
     BlockedCall, LayerOffer, OffThreads, RpcQuality, RpcSecurity, Wrapping, off_threads,
 };
@@ -70,34 +68,21 @@ pub(super) async fn authenticate(
         .rsplit_once('@')
         .map_or("", |(_, realm)| realm)
         .to_owned();
-    let header = ConnectionHeader {
-        service_class: 0,
-        auth: AuthProtocol::Sasl,
-    };
-    let mut first = BytesMut::from(&header.encode()[..]);
-    first.extend_from_slice(&wire::encode_sasl_request(&RpcSasl {
-        state: SaslState::Negotiate.into(),
-        ..RpcSasl::default()
-    }));
-    send(stream, shared, &first).await?;
-    let auth = offered(shared, &receive(stream, shared, security).await?)?;
+    negotiate(stream, shared).await?;
+    let auth = offered(shared, &next(stream, shared, security).await?)?;
     let target = target(shared, security, &auth, &realm).await?;
     let (context, token, complete) = step(shared, Vec::new(), move || {
         GssContext::to(credentials, &target)
     })
     .await?;
-    let initiate = RpcSasl {
-        auths: vec![auth],
-        ..RpcSasl::step(SaslState::Initiate, token)
-    };
-    send(stream, shared, &wire::encode_sasl_request(&initiate)).await?;
+    initiate(stream, shared, auth, token).await?;
     let mut stage = if complete {
         Stage::Layers(context)
     } else {
         Stage::Tokens(context)
     };
     for _ in 0..MESSAGES_MAX {
-        let message = receive(stream, shared, security).await?;
+        let message = next(stream, shared, security).await?;
         let token = message.token.unwrap_or_default();
         let (next, answer) = match (SaslState::try_from(message.state), stage) {
             (Ok(SaslState::Success), Stage::End(wrapping)) => {
@@ -129,7 +114,7 @@ pub(super) async fn authenticate(
         };
         stage = next;
         let answer = RpcSasl::step(SaslState::Response, answer);
-        send(stream, shared, &wire::encode_sasl_request(&answer)).await?;
+        send(stream, shared, &answer).await?;
     }
     Err(refused(
         shared,
@@ -210,15 +195,6 @@ fn offered(shared: &Shared, message: &RpcSasl) -> Result<SaslAuth, RpcError> {
     ))
 }
 
-/// The ways that a server offers, for messages.
-pub(super) fn offered_methods(offers: &[SaslAuth]) -> String {
-    let methods: Vec<_> = offers.iter().map(|auth| auth.method.as_str()).collect();
-    if methods.is_empty() {
-        return "nothing".to_owned();
-    }
-    words(&methods.join(", "))
-}
-
 /// Whose ticket is asked for.
 async fn target(
     shared: &Shared,
@@ -232,50 +208,24 @@ async fn target(
     checked.map_err(|why| refused(shared, why))
 }
 
-pub(super) async fn send(
-    stream: &mut (impl AsyncWrite + Unpin),
-    shared: &Shared,
-    bytes: &[u8],
-) -> Result<(), RpcError> {
-    stream
-        .write_all(bytes)
-        .await
-        .map_err(|error| shared.lost(error))
-}
-
 /// The next message of the exchange. Until its end the server has proved nothing: what it refuses
 /// with is a reason for the log, and no exception of a NameNode.
-async fn receive(
+async fn next(
     stream: &mut TcpStream,
     shared: &Shared,
     security: &RpcSecurity,
 ) -> Result<RpcSasl, RpcError> {
-    let bytes = read_frame(stream, shared, MESSAGE_BYTES_MAX).await?;
-    let response = wire::parse_response(bytes).map_err(|error| shared.malformed(error))?;
-    let id = response.call_id();
-    let body = response.outcome.map_err(|error| {
+    let message = receive(stream, shared, MESSAGE_BYTES_MAX, |error| {
         security.login.doubt();
-        let line = words(error.message.lines().next().unwrap_or_default());
-        refused(
-            shared,
-            format!("it refuses with {}: {line}", words(&error.class_name)),
-        )
-    })?;
-    if id != CALL_SASL {
-        return Err(shared.malformed(format!("call {id} inside the exchange of SASL")));
-    }
-    frame::decode(body).map_err(|error| shared.malformed(error))
-}
-
-pub(super) fn refused(shared: &Shared, reason: impl ToString) -> RpcError {
-    RpcError::Unproven {
-        address: shared.address.clone(),
-        reason: reason.to_string(),
-    }
+        refused_with(shared, &error)
+    });
+    message.await
 }
 
 #[cfg(test)]
 mod tests {
+    use hayloft_wire::rpc::CALL_SASL;
+    use tokio::io::AsyncWriteExt as _;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -299,7 +249,7 @@ mod tests {
         let class = "org.example.AuthorizationException";
         let words = refusal(CALL_SASL, class, "go away\nat some place");
         server.write_all(&words).await.expect("it is read");
-        let got = receive(&mut stream, &shared(address), &security).await;
+        let got = next(&mut stream, &shared(address), &security).await;
         let Err(RpcError::Unproven { reason, .. }) = got else {
             panic!("{got:?}");
         };

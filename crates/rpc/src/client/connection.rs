@@ -24,9 +24,10 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::authenticate::{authenticate, refused};
+use super::authenticate::authenticate;
 use super::connection_tasks::{Answer, FrameReader, Shared, read_answers, write_frames};
 use super::prove_by_token::prove_by_token;
+use super::sasl_messages::refused;
 use super::{RpcError, RpcOptions};
 use crate::Protocol;
 use crate::security::Wrapping;

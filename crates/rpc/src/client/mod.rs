@@ -6,6 +6,7 @@
 //! | [`connection`] | one TCP connection with many calls in flight; it never reconnects |
 //! | `connection_tasks` | its writer and reader |
 //! | `prove_by_token` | the SASL exchange of one who holds a token |
+//! | `sasl_messages` | the messages of both exchanges |
 //! | `options` | its user, and limits of time and of size |
 //! | [`reconnecting`] | one address: connects when a call needs it, and again after a loss |
 //! | [`error`] | what a call can end with |
@@ -23,6 +24,7 @@ pub mod error;
 mod options;
 mod prove_by_token;
 pub mod reconnecting;
+mod sasl_messages;
 pub mod user;
 
 #[cfg(test)]

@@ -9,18 +9,15 @@
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use hayloft_sasl::{DigestClient, DigestOffer, LayerCipher, to_base64};
-use hayloft_wire::frame;
-use hayloft_wire::rpc::{
-    self as wire, AuthProtocol, CALL_SASL, ConnectionHeader, RpcSasl, SaslAuth, SaslState, names,
-};
+use hayloft_wire::rpc::{RemoteError, RpcSasl, SaslAuth, SaslState, names};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::RpcError;
-use super::authenticate::{offered_methods, refused, send};
-use super::connection_tasks::{Shared, read_frame};
-use crate::log_limit::words;
+use super::connection_tasks::Shared;
+use super::sasl_messages::{
+    first_line, initiate, negotiate, offered_methods, receive, refused, refused_with,
+};
 use crate::security::{TokenProof, Wrapping, in_digest};
 
 /// Largest message of the exchange, bytes: offers of several ways, or a refusal with its trace.
@@ -45,20 +42,8 @@ pub(super) async fn prove_by_token(
     shared: &Shared,
     proof: &TokenProof,
 ) -> Result<Option<Arc<Wrapping>>, RpcError> {
-    let header = ConnectionHeader {
-        service_class: 0,
-        auth: AuthProtocol::Sasl,
-    };
-    let mut first = BytesMut::from(&header.encode()[..]);
-    first.extend_from_slice(&wire::encode_sasl_request(&RpcSasl {
-        state: SaslState::Negotiate.into(),
-        ..RpcSasl::default()
-    }));
-    send(stream, shared, &first).await?;
-    let mut auth = offered(
-        shared,
-        &receive(stream, shared, SaslState::Negotiate).await?,
-    )?;
+    negotiate(stream, shared).await?;
+    let mut auth = offered(shared, &next(stream, shared, SaslState::Negotiate).await?)?;
     let challenge = auth.challenge.take().unwrap_or_default();
     let qualities = in_digest(&proof.qualities);
     let offer = DigestOffer {
@@ -72,12 +57,9 @@ pub(super) async fn prove_by_token(
     let client = DigestClient::new(offer, &user, password.as_bytes());
     let answer = client.answer(&challenge);
     let answer = answer.map_err(|error| refused(shared, error))?;
-    let initiate = RpcSasl {
-        auths: vec![auth],
-        ..RpcSasl::step(SaslState::Initiate, answer.response().as_bytes().to_vec())
-    };
-    send(stream, shared, &wire::encode_sasl_request(&initiate)).await?;
-    let last = receive(stream, shared, SaslState::Success).await?;
+    let response = answer.response().as_bytes().to_vec();
+    initiate(stream, shared, auth, response).await?;
+    let last = next(stream, shared, SaslState::Success).await?;
     let agreed = answer.finish(&last.token.unwrap_or_default());
     let agreed = agreed.map_err(|error| refused(shared, error))?;
     Ok(Wrapping::by_digest(agreed, PIECE_BYTES))
@@ -94,30 +76,20 @@ fn offered(shared: &Shared, message: &RpcSasl) -> Result<SaslAuth, RpcError> {
 }
 
 /// The server's message, which has to be of that state.
-async fn receive(
+async fn next(
     stream: &mut (impl AsyncRead + Unpin),
     shared: &Shared,
     expected: SaslState,
 ) -> Result<RpcSasl, RpcError> {
-    let bytes = read_frame(stream, shared, MESSAGE_BYTES_MAX).await?;
-    let response = wire::parse_response(bytes).map_err(|error| shared.malformed(error))?;
-    let id = response.call_id();
-    let body = response.outcome.map_err(|error| {
-        let message = words(error.message.lines().next().unwrap_or_default());
-        if BELIEVED.contains(&&*error.class_name) {
-            return RpcError::Remote {
-                class: error.class_name,
-                message,
-                code: error.detail,
-            };
-        }
-        let class = words(&error.class_name);
-        refused(shared, format!("it refuses with {class}: {message}"))
-    })?;
-    if id != CALL_SASL {
-        return Err(shared.malformed(format!("call {id} inside the exchange of SASL")));
-    }
-    let message: RpcSasl = frame::decode(body).map_err(|error| shared.malformed(error))?;
+    let refusal = |error: RemoteError| match BELIEVED.contains(&&*error.class_name) {
+        true => RpcError::Remote {
+            message: first_line(&error),
+            class: error.class_name,
+            code: error.detail,
+        },
+        false => refused_with(shared, &error),
+    };
+    let message = receive(stream, shared, MESSAGE_BYTES_MAX, refusal).await?;
     if message.state == i32::from(expected) {
         return Ok(message);
     }
@@ -133,10 +105,11 @@ mod tests {
     use bytes::Bytes;
     use hayloft_sasl::{DigestServer, SaslQuality};
     use hayloft_wire::proto::security::Token;
-    use hayloft_wire::rpc::{IncomingFrame, parse_request};
+    use hayloft_wire::rpc::{self as wire, CALL_SASL, IncomingFrame, parse_request};
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
+    use crate::client::connection_tasks::read_frame;
     use crate::client::tests::{refusal, shared};
     use crate::security::RpcQuality;
 

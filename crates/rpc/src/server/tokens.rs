@@ -126,28 +126,11 @@ mod tests {
     use hayloft_sasl::DigestClient;
 
     use super::*;
-
-    struct One;
-
-    impl TokenPasswords for One {
-        fn password_of(
-            &self,
-            identifier: &[u8],
-        ) -> Result<(BlockTokenIdentifier, Zeroizing<Vec<u8>>), String> {
-            if identifier != b"identifier" {
-                return Err("no such token".to_owned());
-            }
-            let token = BlockTokenIdentifier {
-                user: Some("ann".to_owned()),
-                ..BlockTokenIdentifier::default()
-            };
-            Ok((token, Zeroizing::new(b"password".to_vec())))
-        }
-    }
+    use crate::token_tests::OfAnn;
 
     fn answered(identifier: &[u8], password: &[u8]) -> Result<(Proven, Bytes), RpcFault> {
         let tokens = RpcTokens {
-            passwords: Arc::new(One),
+            passwords: Arc::new(OfAnn),
             qualities: [RpcQuality::Privacy, RpcQuality::Authentication].into(),
         };
         let (challenge, offered) = TokenChallenge::new(tokens);
@@ -160,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_holder_of_a_token_is_known_by_it() {
-        let (proven, proof) = answered(b"identifier", b"password").expect("believed");
+        let (proven, proof) = answered(b"of ann", b"password").expect("believed");
         assert_eq!(proven.principal, "ann");
         assert!(proven.token.is_some() && proven.wrapping.is_some());
         assert!(proof.starts_with(b"rspauth="));
@@ -168,7 +151,7 @@ mod tests {
             Ok(_) => String::new(),
             Err(fault) => fault.to_string(),
         };
-        let other = told(answered(b"identifier", b"other"));
+        let other = told(answered(b"of ann", b"other"));
         assert!(other.contains("Mismatched response"), "{other}");
         let unknown = told(answered(b"unknown", b"password"));
         assert!(unknown.contains("no such token"), "{unknown}");
