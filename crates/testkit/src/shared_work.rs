@@ -8,9 +8,9 @@ use serde_json::json;
 use crate::error::{Result, TestkitError, expect};
 use crate::hadoop::class;
 use crate::striped::{EC_CELL, EcPolicy};
-use crate::suite::{expect_eq, seconds};
+use crate::suite::{expect_eq, passed, seconds};
 use crate::wait::{self, Seen};
-use crate::{Cluster, Driver, Kind, NodeSpec, VolumeSpec};
+use crate::{Cluster, Driver, Kind, NodeSpec, Outcome, VolumeSpec};
 
 /// For copies of what a dead node had.
 const COPIED_WITHIN: Duration = Duration::from_secs(120);
@@ -34,6 +34,15 @@ pub struct SharedWork<'a> {
 }
 
 impl SharedWork<'_> {
+    /// A case of a suite: it passes when `work` comes to its end.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn passes(mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<Outcome> {
+        work(&mut self)?;
+        passed()
+    }
+
     /// So many files of so many blocks and a piece are written, read and appended to.
     ///
     /// # Errors

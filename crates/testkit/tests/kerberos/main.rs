@@ -53,13 +53,13 @@ fn main() -> ExitCode {
                 |lab, failed| lab.cluster.conclude(failed),
             );
             on.case(name("files_are_written_and_read_with_tickets"), |lab| {
-                lab.does(|work| work.files(4, 2))
+                lab.work().passes(|work| work.files(4, 2))
             });
             on.case(name("administrators_with_tickets_are_heard"), |lab| {
                 lab.admin()
             });
             on.case(name("leases_are_recovered_among_nodes"), |lab| {
-                lab.does(|work| work.leases())
+                lab.work().passes(|work| work.leases())
             });
             on.case(name("files_that_are_still_written_are_read"), |lab| {
                 lab.open_files()
@@ -157,13 +157,12 @@ impl Lab {
         Ok(Self { cluster, fs, realm })
     }
 
-    fn does(&mut self, work: impl FnOnce(&mut SharedWork<'_>) -> Result<()>) -> Result<Outcome> {
-        work(&mut SharedWork {
+    fn work(&mut self) -> SharedWork<'_> {
+        SharedWork {
             cluster: &mut self.cluster,
             fs: &self.fs,
             block: BLOCK,
-        })?;
-        passed()
+        }
     }
 
     /// `dfsadmin` to the RPC ports of our nodes.

@@ -4,8 +4,7 @@
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::shared_work::SharedWork;
-use hayloft_testkit::suite::passed;
-use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
+use hayloft_testkit::{Cluster, Driver, Suite};
 
 use crate::{BLOCK, realm, secure};
 use hayloft_testkit::realm::Realm;
@@ -35,13 +34,13 @@ pub fn cases(suite: &mut Suite) {
             |lab, failed| lab.cluster.conclude(failed),
         );
         on.case(name("protected_files_are_written_and_read"), |lab| {
-            lab.does(|work| work.files(6, 2))
+            lab.work().passes(|work| work.files(6, 2))
         });
         on.case(name("protected_blocks_of_a_dead_node_are_copied"), |lab| {
-            lab.does(|work| work.deaths(&[0, OURS]))
+            lab.work().passes(|work| work.deaths(&[0, OURS]))
         });
         on.case(name("leases_are_recovered_behind_protection"), |lab| {
-            lab.does(|work| work.leases())
+            lab.work().passes(|work| work.leases())
         });
     }
 }
@@ -70,12 +69,11 @@ impl Protected {
         })
     }
 
-    fn does(&mut self, work: impl FnOnce(&mut SharedWork<'_>) -> Result<()>) -> Result<Outcome> {
-        work(&mut SharedWork {
+    fn work(&mut self) -> SharedWork<'_> {
+        SharedWork {
             cluster: &mut self.cluster,
             fs: &self.fs,
             block: BLOCK,
-        })?;
-        passed()
+        }
     }
 }

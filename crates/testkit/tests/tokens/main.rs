@@ -35,13 +35,13 @@ fn main() -> ExitCode {
             });
             on.case(name("striped_files_are_rebuilt"), |lab| {
                 // All five nodes have a block of each: the fifth comes back empty.
-                lab.does(|work| work.striped(3, &[OURS, 1]))
+                lab.work().passes(|work| work.striped(3, &[OURS, 1]))
             });
             on.case(name("a_node_killed_mid_write_is_replaced"), |lab| {
-                lab.does(|work| work.deaths_mid_write(&[0, 1, 2]))
+                lab.work().passes(|work| work.deaths_mid_write(&[0, 1, 2]))
             });
             on.case(name("blocks_of_a_dead_node_are_copied"), |lab| {
-                lab.does(|work| work.deaths(&[1, OURS]))
+                lab.work().passes(|work| work.deaths(&[1, OURS]))
             });
             on.case(name("leases_of_dead_writers_are_recovered"), |lab| {
                 lab.leases()
@@ -54,7 +54,8 @@ fn main() -> ExitCode {
             }
             on.case("the_mover_moves_blocks", |lab| {
                 // One node of each kind has ARCHIVE: REPLACE_BLOCK within and between nodes.
-                lab.does(|work| work.moves(10, &[("COLD", "ARCHIVE"), ("HOT", "DISK")]))
+                lab.work()
+                    .passes(|work| work.moves(10, &[("COLD", "ARCHIVE"), ("HOT", "DISK")]))
             });
             on.case("keys_are_rolled_under_a_reader_and_a_writer", |lab| {
                 lab.rolled()
@@ -103,11 +104,6 @@ impl Lab {
             fs: &self.fs,
             block: BLOCK,
         }
-    }
-
-    fn does(&mut self, work: impl FnOnce(&mut SharedWork<'_>) -> Result<()>) -> Result<Outcome> {
-        work(&mut self.work())?;
-        passed()
     }
 
     fn files(&mut self) -> Result<Outcome> {
