@@ -17,6 +17,8 @@ use hayloft_rpc::log_limit::{LogLimit, words};
 
 /// Users whose groups are kept.
 const GROUPS_KEPT: usize = 1024;
+/// Bytes of a user's name; a longer one is no user's, and is neither asked for nor kept.
+const NAME_BYTES_MAX: usize = 256;
 /// How long the user database may take for one user, in seconds as `timeout` has them.
 const LOOKUP_SECONDS: &str = "10";
 /// How long a caller waits for that, and for those before it.
@@ -59,6 +61,9 @@ impl UserGroups {
         }
         if let Some(groups) = self.known(user) {
             return Some(groups);
+        }
+        if user.len() > NAME_BYTES_MAX {
+            return Some(Vec::new());
         }
         let told = tokio::time::timeout(TOLD_WITHIN, self.look_up(user)).await;
         let told = told.ok().flatten();
@@ -190,6 +195,9 @@ mod tests {
             assert_eq!(found, told, "{user}");
         }
         assert!(groups.known("eve").is_some() && groups.known("zoe").is_none());
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        assert_eq!(groups.if_told(&long).await, Some(Vec::new()));
+        assert!(groups.known(&long).is_none());
     }
 
     #[tokio::test]
