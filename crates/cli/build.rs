@@ -49,6 +49,7 @@ fn commit() -> Option<String> {
             watch(Path::new(&path));
         }
     }
+    watch(&root.join("Cargo.toml"));
     watch(&root.join("Cargo.lock"));
     for entry in root.join("crates").read_dir().ok()?.flatten() {
         watch(&entry.path().join("Cargo.toml"));
@@ -56,6 +57,7 @@ fn commit() -> Option<String> {
     }
     let built_from = [
         "--",
+        ":/Cargo.toml",
         ":/Cargo.lock",
         ":/crates/*/Cargo.toml",
         ":/crates/*/src",
