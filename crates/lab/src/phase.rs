@@ -121,6 +121,7 @@ impl WorkloadPhase {
             disk: most(self.disks()),
             link: most(links.collect()),
             peer: most(used.collect()),
+            client: None,
         }
     }
 

@@ -6,15 +6,15 @@ use hayloft_testkit::machine;
 /// Rounds after which it is given up.
 pub(crate) const ROUNDS_MOST: usize = 8;
 
-/// Repeats `round`, counted from 0, until two in a row give about the same (5 %), at most
-/// [`ROUNDS_MOST`] times; whether they did. `round` gives its processor seconds: where disks are
-/// the limit, a rate does not change while a JVM compiles.
+/// Repeats `round`, counted from 0, until two in a row give about the same (5 %), at most `most`
+/// times, usually [`ROUNDS_MOST`]; whether they did. `round` gives its processor seconds: where
+/// disks are the limit, a rate does not change while a JVM compiles.
 ///
 /// # Errors
 /// The first of `round`.
-pub(crate) fn up(mut round: impl FnMut(usize) -> Result<f64>) -> Result<bool> {
+pub(crate) fn up(most: usize, mut round: impl FnMut(usize) -> Result<f64>) -> Result<bool> {
     let mut paces = Vec::new();
-    while paces.len() < ROUNDS_MOST && !machine::is_warm(&paces) {
+    while paces.len() < most && !machine::is_warm(&paces) {
         paces.push(round(paces.len())?);
     }
     Ok(machine::is_warm(&paces))
@@ -28,7 +28,7 @@ mod tests {
     fn it_ends_with_two_rounds_alike_or_after_eight() {
         let count = |paces: &[f64]| {
             let mut rounds = 0;
-            let warm = up(|number| {
+            let warm = up(ROUNDS_MOST, |number| {
                 rounds += 1;
                 Ok(paces[number])
             });

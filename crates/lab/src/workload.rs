@@ -44,31 +44,35 @@ pub struct WorkloadOutcome {
 /// # Errors
 /// When a client fails, or reads something else than was written.
 pub fn run(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<WorkloadOutcome> {
-    run_when(testbed, false, tell)
+    run_when(testbed, 0, tell)
 }
 
-/// As [`run`], after rounds of at most 256 MiB a client that do not count: until two in a row take
-/// about as much processor time, see [`warm::up`].
+/// As [`run`], after at most so many rounds of at most 256 MiB a client that do not count: until
+/// two in a row take about as much processor time, see [`warm::up`].
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_warm(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<WorkloadOutcome> {
-    run_when(testbed, true, tell)
+pub fn run_warm(
+    testbed: &Testbed,
+    most: usize,
+    tell: &mut dyn FnMut(&str),
+) -> Result<WorkloadOutcome> {
+    run_when(testbed, most, tell)
 }
 
-fn run_when(testbed: &Testbed, warm: bool, tell: &mut dyn FnMut(&str)) -> Result<WorkloadOutcome> {
+fn run_when(testbed: &Testbed, most: usize, tell: &mut dyn FnMut(&str)) -> Result<WorkloadOutcome> {
     let clients = start_clients(testbed, tell)?;
     load_classes(&clients)?;
     let watch = Watch::begin(testbed)?;
     let on = (testbed, clients.as_slice(), &watch);
     let workload = &testbed.described().workload;
     let mut is_warm = None;
-    if warm {
+    if most > 0 {
         let small = WorkloadSpec {
             mib: workload.mib.min(WARM_UP_MIB),
             ..workload.clone()
         };
-        is_warm = Some(warm::up(|number| {
+        is_warm = Some(warm::up(most, |number| {
             let phases = round(on, &small, number, &mut |what| {
                 tell(&format!("warming up, {what}"));
             })?;

@@ -1,5 +1,6 @@
 //! `hayloft-lab experiment`.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::UNIX_EPOCH;
@@ -26,8 +27,8 @@ pub struct ExperimentArgs {
     /// Where tables, plots and raw data go.
     #[arg(long, value_name = "DIR", overrides_with = "out")]
     out: PathBuf,
-    /// One round of little data: whether it works, no result.
-    #[arg(long)]
+    /// One round of little data, and none before it: whether it works, no result.
+    #[arg(long, conflicts_with = "add_to")]
     quick: bool,
     /// Rounds that count [default: 3; of `native`, `streams`, `dfsio` 5, `domains`, `durability` 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
@@ -112,6 +113,7 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
             "leave --link-mbit out",
         ));
     }
+    let _alone = alone()?;
     if OWN_MOUNTS.contains(&name) {
         // However it ends, the kernel then unmounts the disks. Not with a modelled disk: its
         // process might be the last in the namespace, and would wait for itself.
@@ -131,6 +133,19 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
     }
     println!("{page}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Experiments take turns for as long as what this gives is held: hosts of two have the same names,
+/// so each would take down those of the other.
+fn alone() -> Result<File, LabError> {
+    let program = Path::new("/proc/self/exe");
+    let file = File::open(program).map_err(LabError::file("open", program))?;
+    let another = |_| {
+        let what = "another experiment of this program runs";
+        LabError::new(what, "hayloft-lab experiment", "wait for its end").finding()
+    };
+    file.try_lock().map_err(another)?;
+    Ok(file)
 }
 
 /// What this machine lacks keeps an experiment from beginning; all else is a failure of it.
@@ -203,7 +218,7 @@ fn options(args: &ExperimentArgs, experiment: &Experiment) -> ExperimentOptions 
     };
     let mut options = (experiment.options)();
     if args.quick {
-        (options.rounds, options.mib) = (1, QUICK_MIB);
+        (options.rounds, options.mib, options.first_counts) = (1, QUICK_MIB, true);
     }
     options.rounds = args.rounds.map_or(options.rounds, usize::from);
     options.mib = args.mib.unwrap_or(options.mib);
@@ -225,6 +240,16 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+
+    #[test]
+    fn experiments_take_turns() {
+        let first = alone().expect("the only one");
+        let refused = alone().expect_err("a second");
+        assert_eq!(refused.code(), FINDING);
+        assert!(refused.to_string().contains("wait"), "{refused}");
+        drop(first);
+        alone().expect("the next");
+    }
 
     #[test]
     fn an_experiment_that_fails_is_told_from_one_that_cannot_begin() {

@@ -206,11 +206,11 @@ pub(super) fn measure(
     testbed: &Testbed,
 ) -> Result<Vec<WorkloadPhase>> {
     // A round that does not count warms nothing but this machine's own caches.
-    let work = match turn.counts {
-        true => workload::run_warm,
-        false => workload::run,
+    let most = match turn.counts {
+        true => turn.warm_rounds(),
+        false => 0,
     };
-    let outcome = work(testbed, &mut |what| turn.tell(what))?;
+    let outcome = workload::run_warm(testbed, most, &mut |what| turn.tell(what))?;
     turn.give_outcome_in(row, testbed.described(), &outcome)?;
     Ok(outcome.phases)
 }

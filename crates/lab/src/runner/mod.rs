@@ -181,7 +181,8 @@ impl Run<'_> {
     }
 
     /// The one loop of all experiments: in each round each of `peers` (row and name) has its turn,
-    /// by `measure`, which is told its position. The round before those that count is not recorded.
+    /// by `measure`, which is told its position. The round before those that count is not recorded,
+    /// and left out where the first [counts](ExperimentOptions::first_counts).
     ///
     /// # Errors
     /// The first of `measure`; what was measured before is saved.
@@ -194,7 +195,7 @@ impl Run<'_> {
         for (row, peer) in peers {
             self.declare(&SampleKey::new(part, row.as_ref(), peer.as_ref(), ""));
         }
-        let dropped = usize::from(self.experiment.rates);
+        let dropped = usize::from(self.experiment.rates && !self.options.first_counts);
         for round in 0..self.options.rounds + dropped {
             for at in turns(round, peers.len()) {
                 let (row, peer) = (peers[at].0.as_ref(), peers[at].1.as_ref());
@@ -341,6 +342,24 @@ mod tests {
         assert!(record.origin.date.is_some() && record.origin.load_before.is_some());
         assert_eq!(record.origin.conditions["block size"], "128 MiB");
         assert!(page.contains("Two peers."), "{page}");
+    }
+
+    #[test]
+    fn a_run_that_asks_whether_it_works_has_one_round() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = ExperimentOptions {
+            rounds: 1,
+            first_counts: true,
+            mib: 1000,
+            ..ExperimentOptions::default()
+        };
+        let mut said = Vec::new();
+        let (work, out) = (dir.path().join("work"), dir.path().join("out"));
+        let tell = &mut |what: &str| said.push(what.to_owned());
+        let ran = RATES.run((&options, &["one".into()]), "c", (&work, &out), tell);
+        let (page, _) = ran.expect("it runs");
+        assert_eq!(said, ["one, 1, stock: round 1", "one, 1, Hayloft: round 1"]);
+        assert!(page.contains("its first round counts"), "{page}");
     }
 
     #[test]

@@ -9,6 +9,8 @@ use hayloft_bench::fair::stock::BLOCK_MIB;
 pub struct ExperimentOptions {
     /// Rounds that count.
     pub rounds: usize,
+    /// No round goes before those that count: what is measured is whether it works.
+    pub first_counts: bool,
     /// MiB that each client or stream writes and reads.
     pub mib: u32,
     /// Block size, MiB.
@@ -43,6 +45,10 @@ impl ExperimentOptions {
             (0, 0) => String::new(),
             (read, write) => format!("{read} MB/s reading, {write} writing"),
         };
+        let first = match self.first_counts {
+            true => "its first round counts",
+            false => "",
+        };
         let links = match self.link_mbit {
             0 => String::new(),
             rate => format!("{rate} Mbit/s"),
@@ -53,6 +59,7 @@ impl ExperimentOptions {
             ("modelled disks", disks),
             ("links", links),
             ("data", format!("{} MiB a client or stream", self.mib)),
+            ("a look only", first.to_owned()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into_iter()
@@ -65,6 +72,7 @@ impl Default for ExperimentOptions {
     fn default() -> Self {
         Self {
             rounds: 3,
+            first_counts: false,
             mib: 192,
             block_mib: BLOCK_MIB,
             largest: 8,

@@ -228,6 +228,7 @@ impl Record {
             disk,
             link,
             peer,
+            client: None,
         }
     }
 

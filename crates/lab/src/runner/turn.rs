@@ -61,11 +61,20 @@ impl PeerTurn<'_> {
     /// The first of `round`.
     pub fn warm_up(&mut self, mut round: impl FnMut(usize) -> Result<f64>) -> Result<f64> {
         let warm = self.counts
-            && warm::up(|number| {
+            && warm::up(self.warm_rounds(), |number| {
                 self.tell(&format!("warming up, round {}", number + 1));
                 round(number)
             })?;
         Ok(f64::from(u8::from(warm)))
+    }
+
+    /// Rounds that warm up, at most. Where nothing is measured one shows that they work.
+    #[must_use]
+    pub fn warm_rounds(&self) -> usize {
+        match self.options.first_counts {
+            true => 1,
+            false => warm::ROUNDS_MOST,
+        }
     }
 
     /// MiB that each client or stream moves: little in a round that does not count.

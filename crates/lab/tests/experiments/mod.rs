@@ -19,19 +19,22 @@ const LACKING: i32 = 2;
 /// The longest, on a machine that others use too.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// All experiments, in groups that each take at most half an hour.
-const GROUPS: [(&str, &[&str]); 4] = [
-    ("experiments_hosts", &["domains", "pairs", "scaling"]),
+/// All experiments, in groups that each take at most half an hour. Parts stand behind a name where
+/// all together take longer than a case may.
+const GROUPS: [(&str, &[&str]); 6] = [
+    (
+        "experiments_hosts",
+        &["domains", "pairs", "scaling", "dfsio", "netblock"],
+    ),
     (
         "experiments_failures",
         &["durability", "parity", "degraded", "snapshots"],
     ),
-    ("experiments_jobs", &["super", "dfsio", "netblock"]),
+    ("experiments_jobs", &["super jobs", "super beside"]),
     (
         "experiments_disks",
         &[
             "layouts",
-            "pfs",
             "native",
             "streams",
             "virtual-disks",
@@ -39,35 +42,56 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "hadiofs",
         ],
     ),
+    ("experiments_pfs", &["pfs read-sizes,layouts,memory,loss"]),
+    ("experiments_pfs_jobs", &["pfs jobs"]),
 ];
 
 /// Runs a group.
 pub fn run(group: &'static str) -> ExitCode {
     Suite::run(group, |suite| {
-        let mut all: Vec<&str> = GROUPS
-            .iter()
-            .flat_map(|(_, names)| *names)
-            .copied()
-            .collect();
-        let mut known = EXPERIMENTS.map(|experiment| experiment.name);
-        all.sort_unstable();
-        known.sort_unstable();
-        expect(all == known, || format!("not one group for each: {all:?}"))?;
-        for (_, names) in GROUPS.iter().filter(|(name, _)| *name == group) {
-            for name in *names {
-                suite.case(*name, move || quick(name));
+        is_complete()?;
+        for (_, cases) in GROUPS.iter().filter(|(name, _)| *name == group) {
+            for case in *cases {
+                suite.case(*case, move || quick(case));
             }
         }
         Ok(())
     })
 }
 
-fn quick(name: &str) -> Result<Outcome> {
+/// An experiment and the parts of it that a case runs; none: all.
+fn parts_of(case: &'static str) -> (&'static str, Vec<&'static str>) {
+    let (name, parts) = case.split_once(' ').unwrap_or((case, ""));
+    (name, parts.split_terminator(',').collect())
+}
+
+/// Each experiment is in one group, with all of its parts.
+fn is_complete() -> Result<()> {
+    let cases = || GROUPS.iter().flat_map(|(_, cases)| *cases);
+    for experiment in EXPERIMENTS {
+        let theirs = cases().map(|case| parts_of(case));
+        let theirs: Vec<_> = theirs
+            .filter(|(name, _)| *name == experiment.name)
+            .collect();
+        let parts: Vec<&str> = theirs.iter().flat_map(|(_, parts)| parts.clone()).collect();
+        let whole = theirs.len() == 1 && parts.is_empty();
+        expect(whole || parts == experiment.parts, || {
+            format!("not in one group with all parts: {theirs:?}")
+        })?;
+    }
+    let known = |case: &&&'static str| EXPERIMENTS.iter().any(|one| one.name == parts_of(case).0);
+    expect(cases().all(|case| known(&case)), || {
+        "an unknown experiment".into()
+    })
+}
+
+fn quick(case: &'static str) -> Result<Outcome> {
+    let (name, parts) = parts_of(case);
     let target = repository_root().join("target");
     let dir = tempfile::tempdir_in(&target)
         .map_err(TestkitError::file("making a directory in", &target))?;
     let (work, out) = (dir.path().join("work"), dir.path().join("out"));
-    let argv = [
+    let mut argv = vec![
         lab_binary()?.display().to_string(),
         "experiment".into(),
         name.into(),
@@ -77,8 +101,11 @@ fn quick(name: &str) -> Result<Outcome> {
         "--out".into(),
         out.display().to_string(),
     ];
+    for part in parts {
+        argv.extend(["--part".to_owned(), part.to_owned()]);
+    }
     let log = dir.path().join("log");
-    let mut process = Spawn::new(name, argv.to_vec(), &log).start()?;
+    let mut process = Spawn::new(name, argv, &log).start()?;
     let ended = process.wait(LIMIT)?;
     if ended.code() == Some(LACKING) {
         let said = std::fs::read_to_string(&log).map_err(TestkitError::file("reading", &log))?;

@@ -142,6 +142,9 @@ pub(super) fn write_worker(
     set("vmem-check-enabled", "false".into());
     set("pmem-check-enabled", "false".into());
     set("disk-health-checker.enable", "false".into());
+    // It looks once all the same, and takes no container where the disk is nine tenths full.
+    let most = "disk-health-checker.max-disk-utilization-per-disk-percentage";
+    set(most, "100".into());
     set("sleep-delay-before-sigkill.ms", "250".into());
     conf.set("mapreduce.shuffle.port", 0);
     conf.write_dir(&dir.join("conf"))

@@ -136,11 +136,14 @@ impl Workers {
         let watch = Watch::begin(testbed)?;
         // Every task is a new JVM, but the nodes are not.
         let warm = turn.warm_up(|number| self.warm_nodes((testbed, &watch), number))?;
-        turn.tell("a round before it counts");
-        self.round((testbed, &watch), 0, turn.mib().min(WARM_UP_MIB))?;
+        if !turn.options.first_counts {
+            turn.tell("a round before it counts");
+            self.round((testbed, &watch), 0, turn.mib().min(WARM_UP_MIB))?;
+        }
         if !turn.counts {
             return Ok(());
         }
+        turn.tell("the jobs");
         let (phases, maps): (Vec<_>, Vec<_>) = self
             .round((testbed, &watch), turn.round, turn.mib())?
             .into_iter()

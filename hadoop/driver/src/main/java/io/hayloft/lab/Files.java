@@ -44,7 +44,8 @@ final class Files {
 
   /**
    * Arguments: path, offset (0), length (-1: to the end), seed (compare with the pattern), pread,
-   * pauseMillis after each buffer. Results: bytes, mismatch (file offset or -1).
+   * pauseMillis after each buffer. Results: bytes, mismatch (file offset or -1), shortCircuit (how
+   * many of the bytes the client read by itself).
    */
   private void read(ObjectNode request, ObjectNode answer) throws IOException {
     try (DistributedFileSystem fs = Request.open(request);
@@ -57,6 +58,8 @@ final class Files {
         in.seek(offset);
       }
       readRange(in, request, offset, length, pread, answer);
+      answer.put("shortCircuit",
+          ((HdfsDataInputStream) in).getReadStatistics().getTotalShortCircuitBytesRead());
     }
   }
 
