@@ -69,6 +69,7 @@ impl<'a> Cells<'a> {
             disk: median(Figure::DiskBusy),
             link: None,
             peer: median(Figure::PeerShare),
+            client: median(Figure::ClientShare),
         }
     }
 

@@ -42,6 +42,8 @@ pub enum Figure {
     DiskBusy,
     /// Share of one processor that the nodes used.
     PeerShare,
+    /// Share of one processor that the client used for each stream.
+    ClientShare,
     /// Largest resident memory of a node during the row, shared pages included, MiB.
     MemoryPeak,
     /// Requests that the device got, per GiB.
@@ -84,6 +86,7 @@ impl Figure {
             Self::Waited => "waited for a processor",
             Self::DiskBusy => "device busy",
             Self::PeerShare => "node, of a processor",
+            Self::ClientShare => "client, of a processor a stream",
             Self::MemoryPeak => "peak resident memory, MiB",
             Self::Requests => "device requests/GiB",
             Self::RequestSize => "mean request, KiB",

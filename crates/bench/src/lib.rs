@@ -16,7 +16,7 @@
 //! - `measure`, [`trace`], [`limits`]: how it is measured;
 //! - [`record`], [`results`], [`marks`], [`verdicts`], `cells`, [`page`], [`published`]: what is
 //!   left of it;
-//! - `start`: start-up with many blocks; [`encryption`]: runs with encrypted data;
+//! - `start`: start-up with many blocks; [`encryption`]: rows with encrypted data;
 //! - [`cli`]: the command.
 
 mod bare;
@@ -57,6 +57,7 @@ use hayloft_testkit::modelled::{self, ModelledDisk};
 use record::BenchRecord;
 use rig::Rig;
 use rows::{BenchRow, BenchWorkload, Client};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
 use targets::BenchTargets;
@@ -96,8 +97,6 @@ pub struct BenchOptions {
     /// What is special about the network that everything runs in, see
     /// `hayloft_testkit::congestion::enter`.
     pub network: Option<String>,
-    /// What encrypts the data; the Java client's rows alone can be measured then.
-    pub encrypt: Option<BenchCipher>,
     /// Where results go: `target/bench/DATE-NAME`.
     pub out: PathBuf,
     /// The command, for the record.
@@ -128,26 +127,29 @@ fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
     if !options.rows.is_empty() {
         // Declared before the rig, so that it goes after it.
         let (base, carried) = disk(options)?;
-        let wants = |wanted: fn(&BenchRow) -> bool| options.rows.iter().any(wanted);
-        let pipelines = wants(|row| row.workload == BenchWorkload::Replicated);
-        let java = wants(|row| row.client == Client::Java);
-        (options.progress)("starting the NameNode, the nodes and the clients");
-        let rig = Rig::start(options, &base, pipelines, java)?;
-        conditions(record, &rig);
-        let mut run = work::Run {
-            options,
-            rig,
-            record,
-            began: Instant::now(),
-        };
-        for round in 0..options.rounds {
-            if interrupt::asked() {
-                break;
-            }
-            (options.progress)(&format!("round {} of {}", round + 1, options.rounds));
-            run.round(round)?;
+        let mut rigs = rigs(options, &base)?;
+        if let Some(rig) = rigs.first() {
+            conditions(record, rig);
         }
-        drop(run);
+        let began = Instant::now();
+        for round in 0..options.rounds {
+            for rig in &mut rigs {
+                if interrupt::asked() {
+                    break;
+                }
+                let cipher = rig.cipher.map(|cipher| format!(", {cipher}"));
+                let what = cipher.unwrap_or_default();
+                (options.progress)(&format!("round {} of {}{what}", round + 1, options.rounds));
+                let mut run = work::Run {
+                    options,
+                    rig,
+                    record,
+                    began,
+                };
+                run.round(round)?;
+            }
+        }
+        drop(rigs);
         if let Some(disk) = &carried {
             let answers = answers(&disk.stats()?);
             record
@@ -168,6 +170,24 @@ fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
         start::measure(options, record)?;
     }
     Ok(())
+}
+
+/// A cluster for the rows in clear, and one for those of each cipher: a NameNode encrypts all data
+/// or none. They run at the same time, and one of them works.
+fn rigs(options: &BenchOptions, base: &std::path::Path) -> Result<Vec<Rig>> {
+    let ciphers: BTreeSet<Option<BenchCipher>> =
+        options.rows.iter().map(|row| row.cipher).collect();
+    let start = |cipher| {
+        let of_rig = || options.rows.iter().filter(move |row| row.cipher == cipher);
+        let pipelines = of_rig().any(|row| row.workload == BenchWorkload::Replicated);
+        let java = of_rig().any(|row| row.client == Client::Java);
+        let name = cipher.map_or("clear", BenchCipher::name);
+        (options.progress)(&format!(
+            "starting the NameNode, the nodes and the clients: {name}"
+        ));
+        Rig::start(options, base, cipher, pipelines, java)
+    };
+    ciphers.into_iter().map(start).collect()
 }
 
 /// Bytes of a modelled disk; the file behind it is sparse.
@@ -220,11 +240,11 @@ fn begin(options: &BenchOptions) -> BenchRecord {
         format!("{} MiB", fair::stock::BLOCK_MIB),
     );
     conditions.insert("stock DataNode's JVM flags".into(), flags);
-    if let Some(cipher) = options.encrypt {
-        conditions.insert(
-            "data transfer".into(),
-            format!("encrypted: {}", cipher.name()),
-        );
+    let ciphers = BenchCipher::ALL.into_iter();
+    let mut ciphers = ciphers.filter(|c| options.rows.iter().any(|row| row.cipher == Some(*c)));
+    if ciphers.any(|cipher| cipher.divisor() > 1) {
+        let text = "a sixteenth of the data of other rows";
+        conditions.insert("rows of SASL's own ciphers".into(), text.into());
     }
     if let Some(network) = &options.network {
         conditions.insert("network".into(), network.clone());

@@ -117,7 +117,7 @@ impl Watch<'_> {
             ),
             (Figure::MemoryPeak, as_f64(nodes.rss_peak_kib) / 1024.0),
         ]);
-        shares(&mut figures, &before, &after);
+        shares(&mut figures, &before, &after, workload.streams());
         if let Some(traffic) = traffic.filter(|traffic| traffic.lost == 0) {
             let main = if settles {
                 traffic.writes
@@ -134,7 +134,7 @@ impl Watch<'_> {
 }
 
 /// What was in use meanwhile, as shares of the wall time.
-fn shares(figures: &mut Figures, before: &Counts, after: &Counts) {
+fn shares(figures: &mut Figures, before: &Counts, after: &Counts, streams: Option<u32>) {
     let wall = (after.at - before.at).as_secs_f64().max(1e-9);
     let busy = (after.machine_s - before.machine_s) / wall / counters::processors();
     let own = cpu(&after.nodes) - cpu(&before.nodes);
@@ -146,6 +146,9 @@ fn shares(figures: &mut Figures, before: &Counts, after: &Counts) {
         ),
         (Figure::PeerShare, own / wall),
     ]);
+    let client = cpu(&after.client) - cpu(&before.client);
+    let a_stream = |streams| client / wall / f64::from(streams);
+    figures.extend(streams.map(|streams| (Figure::ClientShare, a_stream(streams))));
     let disk = after.disk_ms.zip(before.disk_ms);
     let disk = disk.map(|(now, then)| as_f64(now.saturating_sub(then)) / 1e3 / wall);
     figures.extend(disk.map(|share| (Figure::DiskBusy, share.min(1.0))));

@@ -69,7 +69,7 @@ impl NameNodeClient {
     }
 
     /// Writes a file: one block after the other, as the NameNode allocates them. Where its blocks
-    /// are comes back.
+    /// are comes back. Files of one directory are written by one client, as a log's are.
     ///
     /// # Errors
     /// When the NameNode or a node refuses, or the NameNode chose other nodes than were asked for.
@@ -80,7 +80,11 @@ impl NameNodeClient {
         data: &Data,
         tally: &mut LatencyTally,
     ) -> Result<Vec<LoadPlace>> {
-        let client = format!("hayloft-bench{}", spec.path.replace('/', "-"));
+        let directory = spec
+            .path
+            .rsplit_once('/')
+            .map_or("", |(directory, _)| directory);
+        let client = format!("hayloft-bench{}", directory.replace('/', "-"));
         let _: pb::CreateResponse = self.call(
             "create",
             &pb::CreateRequest {

@@ -44,6 +44,7 @@ const TABLES: [(&str, &[Figure]); 6] = [
             Figure::Waited,
             Figure::DiskBusy,
             Figure::PeerShare,
+            Figure::ClientShare,
         ],
     ),
     ("Memory", &[Figure::MemoryPeak]),

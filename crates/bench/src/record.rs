@@ -1,9 +1,11 @@
 //! What a run leaves: every sample, and how it was made.
 
+use super::encryption::BenchCipher;
 use super::fair::origin::DataOrigin;
 use super::fair::signs;
 use super::fair::spread::Spread;
 use super::figures::{Figure, Figures};
+use super::measure::as_f64;
 use super::rows::Client;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::machine::{self, CPU_MIB};
@@ -92,10 +94,12 @@ impl BenchRecord {
             }
             // Earlier versions did not record it; rows of operations moved little then.
             let rest = !operations.iter().any(|name| workload.starts_with(name));
-            let whole = rest.then(|| super::measure::as_f64(self.mib));
+            let whole = rest.then(|| as_f64(self.mib));
             sample.figures.get(&Figure::Moved).copied().or(whole)
         });
-        moved.sum::<f64>() >= CPU_MIB
+        // The slower the cipher, the less data takes as much processor time.
+        let (_, cipher) = BenchCipher::of_row(workload);
+        moved.sum::<f64>() * as_f64(cipher.map_or(1, BenchCipher::divisor)) >= CPU_MIB
     }
 
     /// Workloads and clients in the order in which they were first measured.

@@ -1,6 +1,7 @@
 //! The stage of a run: one NameNode, every peer's nodes beside each other, both clients.
 
 use super::BenchOptions;
+use super::encryption::BenchCipher;
 use super::fair::stock::{BLOCK_MIB, client_flags, jvm_flags};
 use super::names::NameNodeClient;
 use super::peers::{BEFORE, Peer};
@@ -39,6 +40,8 @@ pub(super) struct Seat {
 pub(super) struct Rig {
     // Dropped in this order: processes before their directories.
     pub(super) driver: Option<Driver>,
+    /// What encrypts the data of all its clients and nodes.
+    pub(super) cipher: Option<BenchCipher>,
     namenode: String,
     pub(super) names: NameNodeClient,
     cluster: Option<Cluster>,
@@ -61,6 +64,7 @@ impl Rig {
     pub(super) fn start(
         options: &BenchOptions,
         base: &Path,
+        cipher: Option<BenchCipher>,
         pipelines: bool,
         java: bool,
     ) -> Result<Self> {
@@ -84,7 +88,7 @@ impl Rig {
             // One peer at a time works: its load is above average by design.
             .conf("dfs.namenode.redundancy.considerLoad", false)
             .conf("dfs.namenode.fs-limits.min-block-size", 512);
-        for (key, value) in options.encrypt.iter().flat_map(|cipher| cipher.conf()) {
+        for (key, value) in cipher.iter().flat_map(|cipher| cipher.conf()) {
             builder = builder.conf(key, value);
         }
         let mut seats = Vec::new();
@@ -113,6 +117,7 @@ impl Rig {
             .transpose()?;
         Ok(Self {
             driver,
+            cipher,
             namenode,
             names,
             cluster: Some(cluster),

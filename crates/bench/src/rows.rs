@@ -1,5 +1,6 @@
 //! What can be measured, by name.
 
+use super::encryption::BenchCipher;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -160,6 +161,16 @@ impl BenchWorkload {
         self.writes_only() || matches!(self, Self::Mixed)
     }
 
+    /// How many files are written or read one after the other at the same time.
+    #[must_use]
+    pub const fn streams(self) -> Option<u32> {
+        match self {
+            Self::Write(n) | Self::Cold(n) | Self::Warm(n) => Some(n),
+            Self::ReadBack | Self::Replicated => Some(1),
+            _ => None,
+        }
+    }
+
     /// Whether it counts operations: their latency matters, not the bytes.
     #[must_use]
     pub const fn counts_operations(self) -> bool {
@@ -192,30 +203,61 @@ pub struct BenchRow {
     pub workload: BenchWorkload,
     /// By whom.
     pub client: Client,
+    /// What encrypts its data.
+    pub cipher: Option<BenchCipher>,
 }
 
 impl BenchRow {
-    /// The row of that workload and client, by the workload's name.
+    /// The row whose data is in clear.
     #[must_use]
-    pub fn named(workload: &str, client: Client) -> Option<Self> {
+    pub const fn new(workload: BenchWorkload, client: Client) -> Self {
+        Self {
+            workload,
+            client,
+            cipher: None,
+        }
+    }
+
+    /// The same row with a cipher, if its client has that: hdfs-native has no RC4, the load client
+    /// none at all.
+    #[must_use]
+    pub fn encrypted(self, cipher: BenchCipher) -> Option<Self> {
+        let has_it = match self.client {
+            Client::Java => true,
+            Client::HdfsNative => cipher != BenchCipher::Rc4,
+            Client::Load | Client::None => false,
+        };
+        let cipher = Some(cipher);
+        has_it.then_some(Self { cipher, ..self })
+    }
+
+    /// The row of that name and client.
+    #[must_use]
+    pub fn named(name: &str, client: Client) -> Option<Self> {
+        let (workload, cipher) = BenchCipher::of_row(name);
         let fits = |row: &Self| row.client == client && row.workload.to_string() == workload;
-        all().into_iter().find(fits)
+        let row = all().into_iter().find(fits)?;
+        cipher.map_or(Some(row), |cipher| row.encrypted(cipher))
+    }
+
+    /// Its name in records: the workload's, and the cipher's behind it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let cipher = self.cipher.map(|cipher| format!("-{cipher}"));
+        format!("{}{}", self.workload, cipher.unwrap_or_default())
     }
 }
 
 impl fmt::Display for BenchRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.workload, self.client.name())
+        write!(f, "{}/{}", self.name(), self.client.name())
     }
 }
 
 /// Every row: those of the clients that users have, then the limits.
 #[must_use]
 pub fn all() -> Vec<BenchRow> {
-    let limits = BenchRow {
-        workload: BenchWorkload::Limits,
-        client: Client::None,
-    };
+    let limits = BenchRow::new(BenchWorkload::Limits, Client::None);
     let stages = stages();
     let (of_users, limited): (Vec<_>, Vec<_>) = stages
         .into_iter()
@@ -289,7 +331,7 @@ impl Stage {
             Self::SmallFiles(client) => (client, vec![BenchWorkload::SmallFiles]),
             Self::Replicated(client) => (client, vec![BenchWorkload::Replicated]),
         };
-        let row = |workload| BenchRow { workload, client };
+        let row = |workload| BenchRow::new(workload, client);
         workloads.into_iter().map(row).collect()
     }
 
@@ -346,5 +388,10 @@ mod tests {
             assert_eq!(rows.iter().filter(same).count(), 1, "{row}");
         }
         assert_eq!(BenchRow::named("write-3", Client::Java), None);
+        let row = BenchRow::named("cold-4-aes", Client::HdfsNative).expect("has AES");
+        assert_eq!(row.cipher, Some(BenchCipher::Aes));
+        assert_eq!(row.to_string(), "cold-4-aes/hdfs-native");
+        assert_eq!(BenchRow::named("cold-4-rc4", Client::HdfsNative), None);
+        assert_eq!(BenchRow::named("write-1-aes", Client::Load), None);
     }
 }

@@ -55,6 +55,8 @@ pub enum Against {
     Peer(String),
     /// Another row of the same peer and client.
     Row(String),
+    /// What another row of the same peer and client has: the difference is judged.
+    Above(String),
     /// What the hardware gives without a node.
     Limit(String),
     /// Nothing: the value itself is judged.
@@ -169,7 +171,7 @@ impl BenchTargets {
     /// Whether a target for real disks depends on the row, or on the limits.
     #[must_use]
     pub fn concern(&self, row: BenchRow) -> bool {
-        let name = row.workload.to_string();
+        let name = row.name();
         let mut real = self.targets.iter().filter(|target| !target.modelled);
         row.client == Client::None
             || real.any(|target| target.row == name && target.clients.contains(&row.client))
@@ -190,10 +192,13 @@ fn checked(written: WrittenTarget) -> std::result::Result<BenchTarget, String> {
                 known_peer(text)?;
                 Against::Peer(text.to_owned())
             }
-            Some(("row", row)) => {
+            Some((how @ ("row" | "above"), row)) => {
                 let clients = &written.clients;
                 clients.iter().try_for_each(|&by| known_row(row, by))?;
-                Against::Row(row.to_owned())
+                match how {
+                    "row" => Against::Row(row.to_owned()),
+                    _ => Against::Above(row.to_owned()),
+                }
             }
             Some(("limit", limit)) if limits::ROWS.contains(&limit) => {
                 Against::Limit(limit.to_owned())
@@ -204,7 +209,7 @@ fn checked(written: WrittenTarget) -> std::result::Result<BenchTarget, String> {
             }
             Some(_) => {
                 return Err(format!(
-                    "against = {text:?}: want PEER, row:ROW or limit:ROW"
+                    "against = {text:?}: want PEER, row:ROW, above:ROW or limit:ROW"
                 ));
             }
         },

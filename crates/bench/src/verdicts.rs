@@ -75,9 +75,11 @@ fn verdict(
             let base = median(row.0, client, other, target.figure)?;
             (base, format!(" of {other}'s"))
         }
-        Against::Row(other) => {
+        Against::Row(other) | Against::Above(other) => {
             let base = median(other, client, peer, target.figure)?;
-            (base, format!(" of {other}'s"))
+            let above = matches!(target.against, Against::Above(_));
+            let how = if above { "above" } else { "of" };
+            (base, format!(" {how} {other}'s"))
         }
         Against::Limit(limit) => {
             let base = median(limit, Client::None, LIMIT, Rate)?;
@@ -90,7 +92,10 @@ fn verdict(
         (Against::Peer(other), NodeCpu) if other == STOCK => bare_limit(record, row, own, base),
         _ => None,
     };
-    let value = own / base;
+    let value = match target.against {
+        Against::Above(_) => own - base,
+        _ => own / base,
+    };
     let (met, wanted) = match target.want {
         Want::AtLeast(least) => (value >= least, format!("at least {least}")),
         Want::AtMost(most) => (value <= most, format!("at most {most}")),
@@ -230,6 +235,21 @@ mod tests {
         assert_eq!(met("every row", "direct", "64 + 256"), Some(false));
         let other = all.iter().any(|v| v.workload == "write-4");
         assert!(!other, "what was not measured has no verdict");
+    }
+
+    #[test]
+    fn what_encryption_costs_is_what_its_row_takes_more() {
+        let record = record(&[
+            ("write-1", JAVA, "direct", &[(NodeCpu, 0.35)]),
+            ("write-1-aes", JAVA, "stock", &[(NodeCpu, 2.0)]),
+            ("write-1-aes", JAVA, "direct", &[(NodeCpu, 0.5)]),
+        ]);
+        let all = verdicts(&record);
+        let more = verdict_of(&all, "write-1-aes", "direct", "above write-1's");
+        let reached = more.met == Some(true) && (more.value - 0.15).abs() < 1e-9;
+        assert!(reached, "{more:?}");
+        let half = verdict_of(&all, "write-1-aes", "direct", "stock's");
+        assert_eq!(half.met, Some(true), "{half:?}");
     }
 
     #[test]

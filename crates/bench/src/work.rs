@@ -1,5 +1,6 @@
 //! The rounds of a run: stages of files, and the rows that are measured on them.
 
+use super::encryption::BenchCipher;
 use super::figures::{Figure, Figures};
 use super::limits::{Device, LIMIT};
 use super::measure::Watch;
@@ -31,7 +32,7 @@ pub(super) struct Files {
 /// A run under way.
 pub(super) struct Run<'a> {
     pub(super) options: &'a BenchOptions,
-    pub(super) rig: Rig,
+    pub(super) rig: &'a mut Rig,
     pub(super) record: &'a mut BenchRecord,
     pub(super) began: Instant,
 }
@@ -69,13 +70,16 @@ impl Run<'_> {
 
     fn wants(&self, workload: BenchWorkload) -> bool {
         let mut rows = self.options.rows.iter();
-        rows.any(|row| row.workload == workload)
+        rows.any(|row| row.workload == workload && row.cipher == self.rig.cipher)
     }
 
     /// One peer's turn; whether there are files now.
     fn stage(&mut self, stage: Stage, seat: usize, round: u32) -> Result<bool> {
         let peer = &self.rig.seats[seat].peer;
         let mut rows = stage.rows();
+        for row in &mut rows {
+            row.cipher = self.rig.cipher;
+        }
         rows.retain(|row| self.options.rows.contains(row) && peer.takes_part(row.workload));
         if rows.is_empty() || (stage.nodes() > self.rig.seats[seat].nodes.len()) {
             return Ok(false);
@@ -114,7 +118,7 @@ impl Run<'_> {
         files: &mut Option<Files>,
     ) -> Result<()> {
         let mut warm_up = WarmUp {
-            workload: row.workload.to_string(),
+            workload: row.name(),
             client: row.client,
             peer: self.rig.seats[seat].peer.name.clone(),
             paces: Vec::new(),
@@ -183,7 +187,7 @@ impl Run<'_> {
         failed: Option<String>,
     ) {
         let sample = BenchSample {
-            workload: row.workload.to_string(),
+            workload: row.name(),
             client: row.client,
             peer,
             round,
@@ -208,7 +212,7 @@ impl Run<'_> {
         dir: &str,
         files: &mut Option<Files>,
     ) -> Result<Figures> {
-        let bytes = self.options.mib << 20;
+        let bytes = (self.options.mib << 20) / row.cipher.map_or(1, BenchCipher::divisor);
         let nodes = self.rig.addresses(seat, 1);
         match row.workload {
             BenchWorkload::Write(streams) => {

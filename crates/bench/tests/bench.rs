@@ -58,34 +58,56 @@ fn tiny(dir: &Path, rows: Vec<BenchRow>, peers: &[&str]) -> BenchOptions {
         define: Vec::new(),
         disk: BenchDisk::Directory(dir.join("disk")),
         network: None,
-        encrypt: None,
         out: dir.join("out"),
         command: "a test".into(),
         progress: Arc::new(|line| println!("    {line}")),
     }
 }
 
-/// Both kinds of nodes write and read where data is encrypted.
+/// Both kinds of nodes, one and four streams, writing and reading: in clear and with each cipher
+/// in the same run, with what both sides used and what limited the row.
 fn encrypted_run(dir: &Path) -> Result<Outcome> {
-    let row = |workload| BenchRow {
-        workload,
-        client: Client::Java,
-    };
-    let rows = [BenchWorkload::Write(1), BenchWorkload::Warm(1)].map(row);
+    let by_java = [1, 4].map(|n| [BenchWorkload::Write(n), BenchWorkload::Warm(n)]);
+    let by_java = by_java.into_iter().flatten();
+    let by_java = by_java.map(|workload| BenchRow::new(workload, Client::Java));
+    let by_native = [BenchWorkload::Write(1), BenchWorkload::Warm(4)];
+    let by_native = by_native.map(|workload| BenchRow::new(workload, Client::HdfsNative));
+    let clear: Vec<BenchRow> = by_java.chain(by_native).collect();
+    let ciphers = [BenchCipher::Aes, BenchCipher::Privacy].into_iter();
+    let more = ciphers.flat_map(|cipher| clear.iter().filter_map(move |r| r.encrypted(cipher)));
+    let rows: Vec<BenchRow> = clear.iter().copied().chain(more).collect();
     let options = BenchOptions {
-        encrypt: Some(BenchCipher::Aes),
-        ..tiny(dir, rows.to_vec(), &["stock", "posix"])
+        warm_ups: 0,
+        ..tiny(dir, rows.clone(), &["stock", "direct"])
     };
     let record = hayloft_bench::run(&options, &BenchTargets::load()?)?;
     let failures: Vec<_> = record.failures().collect();
     expect(failures.is_empty(), || format!("{failures:#?}"))?;
-    expect_eq("samples", &4, &record.samples.len())?;
-    let told = record.origin.conditions.get("data transfer");
-    expect_eq(
-        "what is told",
-        &Some("encrypted: aes"),
-        &told.map(String::as_str),
-    )?;
+    expect_eq("rows", record.rows().len(), rows.len())?;
+    let told = [
+        (Figure::Rate, 0.0),
+        (Figure::ClientShare, 0.0),
+        (Figure::CpuShare, 0.0),
+        // Of tiny rows it may be nothing.
+        (Figure::NodeCpu, -1.0),
+        (Figure::ClientCpu, -1.0),
+    ];
+    for row in rows {
+        for peer in ["stock", "direct"] {
+            for (figure, above) in told {
+                let values = record.values(&row.name(), row.client, peer, figure);
+                let good = values.len() == 1 && values.iter().all(|value| *value > above);
+                expect(good, || format!("{row}, {peer}, {figure:?}: {values:?}"))?;
+            }
+        }
+    }
+    let page = dir.join("out/README.md");
+    let text = std::fs::read_to_string(&page).map_err(TestkitError::file("reading", page))?;
+    for row in ["| write-4-privacy | java |", "| warm-4-aes | hdfs-native |"] {
+        expect(text.contains(row), || {
+            format!("no {row} on the page: {text}")
+        })?;
+    }
     passed()
 }
 

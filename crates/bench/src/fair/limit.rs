@@ -18,6 +18,8 @@ pub enum Limit {
     Link,
     /// The peer's own processes kept one processor busy while another was free.
     Peer,
+    /// The client kept one processor busy for each of its streams: the rate is its own.
+    Client,
     /// Nothing that was measured.
     Nothing,
     /// The data does not tell.
@@ -33,6 +35,7 @@ impl Limit {
             Self::Disk => "disk",
             Self::Link => "link",
             Self::Peer => "peer",
+            Self::Client => "client",
             Self::Nothing => "none named",
             Self::Untold => "not told",
         }
@@ -53,15 +56,27 @@ pub struct Shares {
     pub link: Option<f64>,
     /// Of one processor that the peer's own processes used.
     pub peer: Option<f64>,
+    /// Of one processor that the client used for each stream.
+    pub client: Option<f64>,
+}
+
+fn over(share: Option<f64>, most: f64) -> bool {
+    share.is_some_and(|share| share > most)
 }
 
 impl Shares {
-    /// What limited the row.
+    /// What limited the row. Where all processors are in use and no thread waits for one, a client
+    /// that has no more to give is what the others wait for.
     #[must_use]
     pub fn limit(&self) -> Limit {
-        let over = |share: Option<f64>, most: f64| share.is_some_and(|share| share > most);
-        if over(self.cpu, BUSY) || over(self.waited, WAITING) {
-            return Limit::Processor;
+        let by_client = over(self.client, BUSY);
+        if self.lacked_processors() {
+            let waited = self.waited.is_none_or(|waited| waited > WAITING);
+            return if by_client && !waited {
+                Limit::Client
+            } else {
+                Limit::Processor
+            };
         }
         let both = [(Limit::Disk, self.disk), (Limit::Link, self.link)];
         let busy = both.into_iter().filter(|(_, share)| over(*share, BUSY));
@@ -69,19 +84,25 @@ impl Shares {
         match busiest {
             Some((limit, _)) => limit,
             None if over(self.peer, BUSY) => Limit::Peer,
+            None if by_client => Limit::Client,
             None if self.cpu.is_none() => Limit::Untold,
             None => Limit::Nothing,
         }
     }
 
+    fn lacked_processors(&self) -> bool {
+        over(self.cpu, BUSY) || over(self.waited, WAITING)
+    }
+
     /// Whether it is known that processors did not limit the row.
     fn had_processors(&self) -> bool {
-        self.cpu.is_some() && self.waited.is_some() && self.limit() != Limit::Processor
+        self.cpu.is_some() && self.waited.is_some() && !self.lacked_processors()
     }
 
     /// Whether it is known that it gave all that disk or link, or its own processes, let it.
     fn was_at_its_limit(&self) -> bool {
-        self.had_processors() && self.limit() != Limit::Nothing
+        let others = [Limit::Nothing, Limit::Client];
+        self.had_processors() && !others.contains(&self.limit())
     }
 }
 
@@ -146,6 +167,7 @@ mod tests {
         disk: Some(0.5),
         link: Some(0.2),
         peer: Some(0.4),
+        client: Some(0.5),
     };
 
     #[test]
@@ -163,6 +185,11 @@ mod tests {
         assert_eq!(of(|s| s.disk = Some(0.9)), Limit::Disk);
         assert_eq!(of(|s| s.link = Some(0.85)), Limit::Link);
         assert_eq!(of(|s| s.peer = Some(0.95)), Limit::Peer);
+        assert_eq!(of(|s| s.client = Some(0.95)), Limit::Client);
+        let both = |s: &mut Shares| (s.client, s.cpu) = (Some(0.95), Some(0.9));
+        assert_eq!(of(both), Limit::Client, "no thread waits for a processor");
+        let waits = |s: &mut Shares| (s.client, s.waited) = (Some(0.95), Some(0.06));
+        assert_eq!(of(waits), Limit::Processor);
         let busiest = |s: &mut Shares| (s.disk, s.link) = (Some(0.85), Some(0.95));
         assert_eq!(of(busiest), Limit::Link);
         let both = |s: &mut Shares| (s.disk, s.cpu) = (Some(0.99), Some(0.9));
@@ -183,6 +210,11 @@ mod tests {
             ..IDLE
         };
         let untold = Shares { cpu: None, ..IDLE };
+        let by_client = Shares {
+            client: Some(0.95),
+            ..IDLE
+        };
+        assert_eq!(lead((fast, IDLE), (slow, by_client), true), Lead::Open);
         assert_eq!(lead((fast, IDLE), (slow, full), true), Lead::Better);
         let idle = "a stock node that nothing limited is not at its best";
         assert_eq!(lead((fast, IDLE), (slow, IDLE), true), Lead::Open, "{idle}");
