@@ -8,29 +8,24 @@
 HAYLOFT=${HAYLOFT:-/usr/bin/hayloft}
 
 hdfs_subcommand_datanode() {
-    if [[ -n ${HDFS_DATANODE_SECURE_USER:-} ]]; then
-        hadoop_error "ERROR: hayloft: HDFS_DATANODE_SECURE_USER asks for jsvc and ports below" \
-            "1024: unset it and use dfs.data.transfer.protection, or remove ${BASH_SOURCE[0]}"
-        exit 1
-    fi
     if [[ ! -x ${HAYLOFT} ]]; then
         hadoop_error "ERROR: hayloft: ${HAYLOFT} is no program: install it, set HAYLOFT in" \
             "hadoop-env.sh, or remove ${BASH_SOURCE[0]}"
         exit 1
     fi
-    # Both are read by Hadoop's functions.
+    # These are read by Hadoop's functions. The second of the classes is for a start as root with
+    # HDFS_DATANODE_SECURE_USER.
     # shellcheck disable=SC2034
     HADOOP_SUBCMD_SUPPORTDAEMONIZATION=true
     # shellcheck disable=SC2034
     HADOOP_CLASSNAME=io.hayloft.Node
+    # shellcheck disable=SC2034
+    HADOOP_SECURE_CLASSNAME=io.hayloft.Node
+    hadoop_deprecate_envvar HADOOP_SECURE_DN_PID_DIR HADOOP_SECURE_PID_DIR
+    hadoop_deprecate_envvar HADOOP_SECURE_DN_LOG_DIR HADOOP_SECURE_LOG_DIR
 
-    # Hadoop calls it in the process that becomes the node, as its own for a JVM: the subcommand,
-    # the class, the pid file, the node's arguments.
-    hadoop_start_daemon() {
-        local pid_file=$3
-        shift 3
-        echo $$ 2>/dev/null >"${pid_file}" ||
-            hadoop_error "ERROR:  Cannot write datanode pid ${pid_file}."
+    # Makes this process the node.
+    hayloft_become_node() {
         unset HAYLOFT_LOG_FILE
         if [[ ${HADOOP_DAEMON_MODE} != default ]]; then
             export HAYLOFT_LOG_FILE="${HADOOP_LOG_DIR}/${HADOOP_LOGFILE}"
@@ -39,5 +34,32 @@ hdfs_subcommand_datanode() {
         # A JVM's options are looked at for what has no effect here.
         export HDFS_DATANODE_OPTS
         exec "${HAYLOFT}" node --conf "${HADOOP_CONF_DIR}" "$@"
+    }
+
+    # Hadoop calls it in the process that becomes the node, as its own for a JVM: the subcommand,
+    # the class, the pid file, the node's arguments.
+    hadoop_start_daemon() {
+        local pid_file=$3
+        shift 3
+        echo $$ 2>/dev/null >"${pid_file}" ||
+            hadoop_error "ERROR:  Cannot write datanode pid ${pid_file}."
+        hayloft_become_node "$@"
+    }
+
+    # The same as root, as its own for jsvc: after the pid file come those of output and errors, and
+    # the pid file of the process that stays root. There is none: the node itself becomes the user.
+    hadoop_start_secure_daemon() {
+        local pid_file=$3 out_file=$4 error_file=$5 privileged_pid_file=$6 file
+        shift 6
+        hadoop_rotate_log "${out_file}"
+        hadoop_rotate_log "${error_file}"
+        # The shell that $$ names may be this one's parent.
+        for file in "${privileged_pid_file}" "${pid_file}"; do
+            echo "${BASHPID}" 2>/dev/null >"${file}" ||
+                hadoop_error "ERROR:  Cannot write datanode pid ${file}."
+        done
+        export HDFS_DATANODE_SECURE_USER
+        export USER=${HDFS_DATANODE_SECURE_USER} LOGNAME=${HDFS_DATANODE_SECURE_USER}
+        hayloft_become_node "$@" >>"${out_file}" 2>>"${error_file}"
     }
 }

@@ -11,6 +11,7 @@
 //! | `block_range` | bytes of one replica, verified as they come |
 //! | [`login`] | who a node or a command is to servers, with Kerberos |
 //! | `locate_blocks` | where the blocks of a file are, and how long it is |
+//! | `cluster_state` | nodes, safe mode and missing blocks, for commands |
 //! | `file_reader` | a range of a file, from replicas that can be read |
 //! | `group_reader` | the same of a striped block group, decoded where units are lost |
 //! | `block_pipe` | packets to the nodes of one block, and their acknowledgements |
@@ -24,8 +25,8 @@
 //! | `error` | the exception that a Java client would throw |
 //! | [`stripe`] | the shape of erasure-coded block groups |
 //!
-//! Files are never read or written as the node's own user, and no more of one is in memory than a
-//! few packets or one stripe. Reconstruction reads its sources with [`RangeStream`], too.
+//! A node never reads or writes files as its own user, and no more of one is in memory than a few
+//! packets or one stripe. Reconstruction reads its sources with [`RangeStream`], too.
 //!
 //! Why not the crate hdfs-native: it takes no user for whom another acts without Kerberos, no flags
 //! and no unmasked permission of a new file, tells no length of an open file and no checksum, does
@@ -35,6 +36,7 @@ mod block_pipe;
 mod block_range;
 mod block_writer;
 mod calls_for_open_file;
+mod cluster_state;
 mod error;
 mod file_checksum;
 mod file_reader;
@@ -58,7 +60,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_conf::{Configuration, keys};
-use hayloft_rpc::{RpcOptions, RpcQuality, TokenProof};
+use hayloft_rpc::{RpcOptions, RpcQuality, RpcSecurity, TokenProof};
 use hayloft_wire::proto::client::{DeleteRequest, DeleteResponse};
 use hayloft_wire::proto::hdfs::DatanodeId;
 use hayloft_wire::proto::security::Token;
@@ -132,6 +134,13 @@ impl ClientSettings {
                 .get(&keys::CLIENT_SOCKET_TIMEOUT)
                 .max(Duration::from_secs(1)),
         }
+    }
+
+    /// With proofs for NameNodes of who calls: not what callers are called, but what they prove.
+    #[must_use]
+    pub fn proving(mut self, security: Option<RpcSecurity>) -> Self {
+        self.rpc.security = security;
+        self
     }
 
     /// How RPC proves that its caller holds a token.

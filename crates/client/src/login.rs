@@ -219,6 +219,31 @@ pub fn command_to_namenodes(config: &Configuration) -> Result<Option<RpcSecurity
     Ok(Some(of(config, None, NAMENODE)))
 }
 
+/// How a command on a node's host proves to NameNodes who runs it: with the ticket that `kinit`
+/// got, else as the node itself with its keytab.
+///
+/// # Errors
+/// Neither is of use, and what to do; or as [`command_to_namenodes`].
+pub async fn command_or_node_to_namenodes(
+    config: &Configuration,
+) -> Result<Option<RpcSecurity>, String> {
+    let Some(by_ticket) = command_to_namenodes(config)? else {
+        return Ok(None);
+    };
+    let Err(no_ticket) = by_ticket.login.check().await else {
+        return Ok(Some(by_ticket));
+    };
+    match log_node_in(config).await {
+        Ok(_) => Ok(node_to_namenodes(config)),
+        Err(no_key) => Err(format!(
+            "neither a ticket nor the node's keytab can be used: run kinit as a superuser of HDFS, \
+             or run this as a user who may read {}. Of the ticket: {no_ticket}. Of the keytab: \
+             {no_key}",
+            config.get(&keys::DATANODE_KEYTAB).unwrap_or_default()
+        )),
+    }
+}
+
 /// With what callers of a node's RPC port have to prove who they are.
 #[must_use]
 pub fn node_for_callers(config: &Configuration) -> Option<Arc<RpcServerSecurity>> {

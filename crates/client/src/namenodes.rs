@@ -121,6 +121,12 @@ impl NameNodeCalls {
         Ok(answer.server_defaults)
     }
 
+    /// The NameNode that answered last.
+    pub(super) fn answering(&self) -> Option<&str> {
+        let index = self.known.active.load(Ordering::Relaxed) % self.clients.len().max(1);
+        Some(self.clients.get(index)?.address())
+    }
+
     /// Calls `method` of the active NameNode.
     ///
     /// # Errors

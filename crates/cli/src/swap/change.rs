@@ -13,7 +13,7 @@ use rustix::fs::MemfdFlags;
 
 use super::host::{Action, HostArgs, SwapHost};
 use super::profile;
-use super::running::{WhichNode, running};
+use super::running::{WhichNode, lives, running};
 use crate::disk_look_process::OWN_PROGRAM;
 use crate::error::BAD;
 
@@ -68,7 +68,7 @@ pub fn carry_out(args: &ChangeArgs) -> ExitCode {
 fn steps(host: &SwapHost, to: WhichNode) -> Result<(), String> {
     let before = running(&host.volumes)?;
     // One that starts, or never comes to hold its directories, is stopped as well.
-    stop(host)?;
+    stop(host, before.as_ref().map(|of| of.pid))?;
     let started_again = |why: String| match before {
         None => Err(why),
         Some(was) => {
@@ -98,9 +98,14 @@ fn set_profile(host: &SwapHost, to: WhichNode) -> Result<(), String> {
     done.map_err(|error| format!("cannot change {}: {error}", path.display()))
 }
 
-fn stop(host: &SwapHost) -> Result<(), String> {
+/// Stops the node, until it holds no directory and its process has ended. One that ends may let its
+/// directories go before its ports, which answer for the node that is started then.
+fn stop(host: &SwapHost, pid: Option<u32>) -> Result<(), String> {
     let said = run(&mut host.command(Action::Stop));
     let limit = Instant::now() + STOP_LIMIT;
+    while pid.is_some_and(lives) && said.is_ok() && Instant::now() < limit {
+        std::thread::sleep(PAUSE);
+    }
     while let Some(still) = running(&host.volumes)? {
         if said.is_err() || Instant::now() > limit {
             let how = host.command_line(Action::Stop);

@@ -1,12 +1,15 @@
 //! What this host has: the configuration, the directories and their user, and how its DataNode is
 //! started and stopped.
 
+use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
 use hayloft_conf::Configuration;
+use hayloft_rpc::RpcSecurity;
+use tokio::sync::OnceCell;
 
 use crate::error::CliError;
 use crate::given::{WhereArgs, conf_dir, environment, volumes};
@@ -23,7 +26,7 @@ pub struct HostArgs {
     #[arg(long, value_name = "DIR")]
     hadoop_home: Option<PathBuf>,
     /// The systemd unit that runs `hdfs datanode` or `hdfs --daemon start datanode`
-    /// [default: hadoop-hdfs-datanode, if it is active; else hdfs --daemon].
+    /// [default: hadoop-hdfs-datanode, unless it is inactive; else hdfs --daemon].
     #[arg(long, value_name = "NAME")]
     unit: Option<String>,
 }
@@ -36,10 +39,14 @@ pub struct SwapHost {
     pub volumes: Vec<PathBuf>,
     /// This program, as the shell profile names it.
     pub program: PathBuf,
+    /// How it proves to NameNodes who asks, once it was needed.
+    pub proof: OnceCell<Option<RpcSecurity>>,
     /// Who owns the directories and runs the node.
     pub user: String,
     /// Whether that is another user than this process has.
     as_other: bool,
+    /// Whether the node is started as root, and becomes that user itself.
+    by_root: bool,
     way: Way,
     /// Arguments that have another process find the same, besides the configuration.
     pub again: Vec<String>,
@@ -92,7 +99,9 @@ impl SwapHost {
         let as_other = owner != own.as_raw();
         let user = name_of(owner)?;
         let way = Way::of(args)?;
-        if !own.is_root() && (as_other || matches!(way, Way::Unit(_))) {
+        let again = args.again(&way);
+        let by_root = becomes_user(&conf);
+        if !own.is_root() && (as_other || by_root || matches!(way, Way::Unit(_))) {
             let what = "this user may not stop and start the node";
             let advice = format!("run it as root, or without a unit as {user}");
             return Err(CliError::new(what, "", advice));
@@ -102,11 +111,27 @@ impl SwapHost {
             config,
             volumes,
             program,
+            proof: OnceCell::new(),
             user,
             as_other,
+            by_root,
             way,
-            again: args.again(),
+            again,
         })
+    }
+
+    /// Keeps other swaps of this host off while it is held: each would take the other's stop for a
+    /// node that does not serve.
+    ///
+    /// # Errors
+    /// In words: there is one.
+    pub fn alone(&self) -> Result<File, String> {
+        let place = self.conf.display();
+        let dir = File::open(&self.conf).map_err(|error| format!("{place}: {error}"))?;
+        match dir.try_lock() {
+            Ok(()) => Ok(dir),
+            Err(_) => Err("another swap of this node is under way: wait for its end".to_owned()),
+        }
     }
 
     /// What starts or stops the node on this host.
@@ -120,7 +145,7 @@ impl SwapHost {
             }
             Way::Daemon(hdfs) => hdfs,
         };
-        let mut command = if self.as_other {
+        let mut command = if self.as_other && !self.by_root {
             // Names of Hadoop's files have the user of these variables.
             let mut command = Command::new("runuser");
             command.args(["-u", &self.user, "--"]).arg(hdfs);
@@ -141,15 +166,41 @@ impl SwapHost {
         let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
         words.join(" ")
     }
+
+    /// Whether the user who runs the node may read a file: this process may be root.
+    ///
+    /// # Errors
+    /// In words: not so.
+    pub fn node_may_read(&self, path: &Path) -> Result<(), String> {
+        match self.as_other {
+            true => may_read(&self.user, path),
+            false => Ok(()),
+        }
+    }
+}
+
+fn may_read(user: &str, path: &Path) -> Result<(), String> {
+    let mut test = Command::new("runuser");
+    test.args(["-u", user, "--", "test", "-r"]).arg(path);
+    let status = test.status().map_err(|error| format!("runuser: {error}"))?;
+    let path = path.display();
+    status.success().then_some(()).ok_or_else(|| {
+        format!("{user}, who runs the node, may not read {path}: give it to that user")
+    })
 }
 
 impl HostArgs {
-    fn again(&self) -> Vec<String> {
+    /// A unit that was found is named: its state is another in the midst of a swap.
+    fn again(&self, way: &Way) -> Vec<String> {
         let home = self
             .hadoop_home
             .as_ref()
             .map(|dir| dir.display().to_string());
-        let given = [("--hadoop-home", home), ("--unit", self.unit.clone())];
+        let unit = match way {
+            Way::Unit(unit) => Some(unit.clone()),
+            Way::Daemon(_) => None,
+        };
+        let given = [("--hadoop-home", home), ("--unit", unit)];
         let pairs = given
             .into_iter()
             .filter_map(|(name, value)| Some([name.into(), value?]));
@@ -166,7 +217,7 @@ impl Way {
                 return Err(CliError::new(what, "--unit", "leave it out"));
             }
             Some(unit) => Some(unit.clone()),
-            None => Some(USUAL_UNIT.to_owned()).filter(|unit| systemd && is_active(unit)),
+            None => Some(USUAL_UNIT.to_owned()).filter(|unit| systemd && has_state(unit)),
         };
         let Some(unit) = unit else {
             return hdfs_of(args.hadoop_home.as_deref()).map(Self::Daemon);
@@ -184,11 +235,19 @@ impl Way {
     }
 }
 
-fn is_active(unit: &str) -> bool {
-    let asked = Command::new("systemctl")
-        .args(["is-active", "--quiet", unit])
-        .status();
-    asked.is_ok_and(|status| status.success())
+/// Whether Hadoop's shell starts the node as root, by what the configuration sets for that shell.
+fn becomes_user(conf: &Path) -> bool {
+    let ask = "for file in hadoop-env.sh hdfs-env.sh; do\n\
+               [ ! -f \"$0/$file\" ] || . \"$0/$file\"\ndone >/dev/null 2>&1\n\
+               echo \"$HDFS_DATANODE_SECURE_USER$HADOOP_SECURE_DN_USER\"";
+    let conf = conf.display().to_string();
+    !said("bash", &["-c", ask, &conf]).trim().is_empty()
+}
+
+/// Whether systemd starts the node by that unit: it runs, starts, stops or has failed.
+fn has_state(unit: &str) -> bool {
+    let state = said("systemctl", &["show", "-p", "ActiveState", "--value", unit]);
+    !matches!(state.trim(), "" | "inactive")
 }
 
 /// What a command prints; nothing when it fails.
@@ -229,4 +288,43 @@ fn name_of(uid: u32) -> Result<String, CliError> {
         return Err(CliError::new(what, "", "give that user a name"));
     }
     Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_root_starts_is_known_by_hadoops_environment() {
+        let conf = tempfile::tempdir().expect("a directory");
+        let set = |file: &str, text: &str| {
+            std::fs::write(conf.path().join(file), text).expect("written");
+        };
+        assert!(!becomes_user(conf.path()));
+        set(
+            "hadoop-env.sh",
+            "# export HDFS_DATANODE_SECURE_USER=hdfs\necho hi\n",
+        );
+        assert!(!becomes_user(conf.path()));
+        set(
+            "hdfs-env.sh",
+            "U=hdfs\nexport HDFS_DATANODE_SECURE_USER=$U\n",
+        );
+        assert!(becomes_user(conf.path()));
+    }
+
+    #[test]
+    fn root_does_not_read_in_the_place_of_the_nodes_user() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: this takes root");
+            return;
+        }
+        let keytab = tempfile::NamedTempFile::new().expect("a file, which is of root alone");
+        let refused = may_read("daemon", keytab.path()).expect_err("not for that user");
+        assert!(
+            refused.contains("daemon") && refused.contains("give it"),
+            "{refused}"
+        );
+        assert_eq!(may_read("daemon", Path::new("/etc/passwd")), Ok(()));
+    }
 }

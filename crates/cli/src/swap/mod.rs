@@ -7,6 +7,9 @@
 //! | `profile` | the file that makes Hadoop's shell start Hayloft |
 //! | `change` | stop, change the profile, start: in a process that outlives this one |
 //! | `ask` | what the NameNode and the node's web port say |
+//! | `ask_by_rpc` | the same by RPC, with Kerberos |
+//! | `clients` | clients of the name services |
+//! | `view` | what both tell of this host's node |
 //! | `probe` | blocks read from the node, and one written |
 //! | `steps` | what is done in turn |
 //! | `report` | what is told of it |
@@ -15,13 +18,16 @@
 //! start is done by a process in a session of its own.
 
 mod ask;
+mod ask_by_rpc;
 mod change;
+mod clients;
 mod host;
 mod probe;
 mod profile;
 mod report;
 mod running;
 mod steps;
+mod view;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -45,8 +51,8 @@ enum SwapCommand {
     In(TurnArgs),
     /// Put Apache's node in the place of Hayloft's.
     Out(TurnArgs),
-    /// Say which node runs, which starts next, and how the NameNode sees it (exit code 1 if none
-    /// runs).
+    /// Say which node runs, which starts next, and how NameNodes see it (exit code 3 if none
+    /// runs, 1 if a NameNode does not know it).
     Status(HostArgs),
     /// For this program itself: stop one node and start the other.
     #[command(hide = true)]

@@ -3,19 +3,18 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hayloft_client::{
-    BlockRange, ClientSettings, CreateFile, FileClient, FileTransfer, FileUser, FileWriter,
-    LinkLimits, NameNodeGroup, NodeLink, NodeStream, RangeStream, StripeRoom, Turns,
+    BlockRange, CreateFile, FileClient, FileReader, FileWriter, LinkLimits, NodeLink, NodeStream,
+    RangeStream,
 };
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 use hayloft_wire::proto::security::Token;
-use tokio_util::sync::CancellationToken;
 
-use super::ask::{self, LiveNode};
+use super::clients::{clients, told, wait_for, wait_until};
 use super::host::SwapHost;
+use super::view::{LiveNode, transfer_address};
 
 /// Blocks that are read.
 pub const READ: usize = 20;
@@ -25,12 +24,11 @@ const READ_MAX: u64 = 4 << 20;
 const SILENCE: Duration = Duration::from_secs(30);
 /// Bytes of the largest packet.
 const PACKET_MAX: u32 = 16 << 20;
-/// Files of the first try, and of a second one: where several nodes have one address, its NameNode
-/// may choose another.
-const WRITES: [u32; 2] = [1, 19];
-/// Apache's node counts anew on its web port every 10 s.
-const COUNTED_WITHIN: Duration = Duration::from_secs(15);
-const PAUSE: Duration = Duration::from_millis(500);
+/// Files that are written before it is given up: a NameNode may choose another node, also where
+/// several have one address.
+const WRITES: u32 = 20;
+/// For those of a name service.
+const WRITE_WITHIN: Duration = Duration::from_secs(120);
 const WRITTEN: &[u8] = b"written by `hayloft swap` to see whether the node takes a block\n";
 
 /// A replica on a directory.
@@ -40,20 +38,24 @@ pub struct OldBlock {
     of: ExtendedBlock,
 }
 
-/// Blocks on the directories, spread over them; at most [`READ`].
+/// Blocks on the directories, spread over them and over name services; at most [`READ`].
 pub fn blocks_on(volumes: &[PathBuf]) -> Vec<OldBlock> {
     let each = READ.div_ceil(volumes.len().max(1));
     let mut all = Vec::new();
     for volume in volumes {
-        let (mut found, mut seen) = (Vec::new(), 0);
+        let mut found = Vec::new();
         for (pool, dir) in pools(volume) {
+            let (mut of_pool, mut seen) = (Vec::new(), 0);
             folders(&dir, 2, &mut |folder| {
-                found.extend(blocks_in(folder, &pool).take(each).enumerate());
+                of_pool.extend(blocks_in(folder, &pool).take(each).enumerate());
                 seen += 1;
                 seen < each
             });
+            // The first of each folder, then the second ones.
+            of_pool.sort_by_key(|(rank, _)| *rank);
+            found.extend(of_pool.into_iter().map(|(_, block)| block).enumerate());
         }
-        // The first of each folder, then the second ones.
+        // And so with pools.
         found.sort_by_key(|(rank, _)| *rank);
         all.extend(found.into_iter().take(each).map(|(_, block)| block));
     }
@@ -101,7 +103,7 @@ fn blocks_in<'a>(folder: &Path, pool: &'a PoolId) -> impl Iterator<Item = OldBlo
 /// # Errors
 /// In words: the first block that does not come.
 pub fn read(node: &LiveNode, blocks: &[OldBlock]) -> Result<(usize, u64), String> {
-    runtime()?.block_on(async {
+    wait_for(async {
         let (mut count, mut bytes) = (0, 0);
         for block in blocks {
             let read = tokio::time::timeout(SILENCE * 2, read_one(node, &block.of)).await;
@@ -145,80 +147,97 @@ async fn read_one(node: &LiveNode, block: &ExtendedBlock) -> Result<u64, String>
     Ok(bytes)
 }
 
-/// Writes files until the node has a block of one, and deletes them.
+/// Whether files may be made in each name service: one is made without a block, and deleted. Where
+/// that is refused the node need not be stopped for it.
 ///
 /// # Errors
 /// In words.
-pub fn write(host: &SwapHost, node: &LiveNode) -> Result<(), String> {
-    let before = ask::counts(&node.web)?.blocks_written;
-    let mut number = 0;
-    for count in WRITES {
-        for _ in 0..count {
-            number += 1;
-            let path = format!("/tmp/.hayloft-swap-{}-{number}", std::process::id());
-            runtime()?.block_on(write_one(host, &path))?;
+pub fn may_write(host: &SwapHost, until: Instant) -> Result<String, String> {
+    wait_until(until, async {
+        for (service, client) in clients(host).await? {
+            let made = async {
+                let path = path_of(0);
+                let made = FileWriter::create(client.clone(), &path, &file()).await;
+                drop(made.map_err(told)?);
+                client.delete(&path).await.map_err(told)
+            };
+            made.await.map_err(|why| format!("{service}: {why}"))?;
         }
-        let began = Instant::now();
-        while began.elapsed() < COUNTED_WITHIN {
-            if ask::counts(&node.web)?.blocks_written > before {
-                return Ok(());
-            }
-            std::thread::sleep(PAUSE);
-        }
-    }
-    Err(format!(
-        "{number} blocks were written, and none came to this node"
-    ))
+        Ok("files may be made".to_owned())
+    })
 }
 
-async fn write_one(host: &SwapHost, path: &str) -> Result<(), String> {
-    let client = client_of(host)?;
-    let wanted = CreateFile {
+/// In each name service writes files until the node has the block of one, reads that one, and
+/// deletes them all. Tells how many name services there are.
+///
+/// # Errors
+/// In words.
+pub fn write(host: &SwapHost, node: &LiveNode) -> Result<usize, String> {
+    wait_for(async {
+        let clients = clients(host).await?;
+        for (service, client) in &clients {
+            let written = tokio::time::timeout(WRITE_WITHIN, write_to(client, node)).await;
+            let late = || format!("not done within {} s", WRITE_WITHIN.as_secs());
+            let written = written.unwrap_or_else(|_| Err(late()));
+            written.map_err(|why| format!("{service}: {why}"))?;
+        }
+        Ok(clients.len())
+    })
+}
+
+fn path_of(number: u32) -> String {
+    format!("/tmp/.hayloft-swap-{}-{number}", std::process::id())
+}
+
+/// A file of one small block.
+fn file() -> CreateFile {
+    CreateFile {
         permission: 0o600,
         flags: 1 | 2,
         create_parent: true,
         replication: 1,
         block_size: 1 << 20,
         ..CreateFile::default()
-    };
-    let told = |error: hayloft_client::FileError| error.message();
-    let mut writer = FileWriter::create(client.clone(), path, &wanted)
-        .await
-        .map_err(told)?;
-    let written = match writer.write(WRITTEN).await {
-        Ok(()) => writer.close().await,
-        Err(error) => Err(error),
-    };
-    let deleted = client.delete(path).await;
-    written.and(deleted).map_err(told)
+    }
 }
 
-/// The first name service, as the user who runs the node.
-fn client_of(host: &SwapHost) -> Result<FileClient, String> {
-    let services = hayloft_conf::namenodes(&host.config).map_err(|error| error.to_string())?;
-    let service = services.first().ok_or("no NameNode is configured")?;
-    let addresses = service.namenodes.iter().map(|of| of.rpc.to_string());
-    let user = std::env::var("HADOOP_USER_NAME")
-        .ok()
-        .filter(|user| !user.is_empty());
-    let caller = FileUser {
-        user: user.unwrap_or_else(|| host.user.clone()),
-        ..FileUser::default()
-    };
-    let transfer = FileTransfer::new(CancellationToken::new());
-    Ok(FileClient::new(
-        &NameNodeGroup::new(addresses.collect()),
-        Arc::new(ClientSettings::new(&host.config, None)),
-        caller,
-        StripeRoom::new(Arc::new(Turns::new(1)), transfer),
+async fn write_to(client: &FileClient, node: &LiveNode) -> Result<(), String> {
+    for number in 1..=WRITES {
+        let path = path_of(number);
+        let written = write_one(client, &path, node).await;
+        let deleted = client.delete(&path).await.map_err(told);
+        if written? {
+            return deleted;
+        }
+        deleted?;
+    }
+    Err(format!(
+        "{WRITES} blocks were written, and none came to this node"
     ))
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, String> {
-    let built = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    built.map_err(|error| error.to_string())
+/// Whether the block came to the node, which then gave it back.
+async fn write_one(client: &FileClient, path: &str, node: &LiveNode) -> Result<bool, String> {
+    let mut writer = FileWriter::create(client.clone(), path, &file())
+        .await
+        .map_err(told)?;
+    writer.write(WRITTEN).await.map_err(told)?;
+    writer.close().await.map_err(told)?;
+    let nodes = client.nodes_of_first_block(path).await.map_err(told)?;
+    if !nodes.iter().any(|id| transfer_address(id) == node.transfer) {
+        return Ok(false);
+    }
+    let mut reader = FileReader::open(client.clone(), path, 0, None)
+        .await
+        .map_err(told)?;
+    let mut read = Vec::new();
+    while let Some(bytes) = reader.next().await.map_err(told)? {
+        read.extend_from_slice(&bytes);
+    }
+    match read == WRITTEN {
+        true => Ok(true),
+        false => Err(format!("{path} came back with other bytes")),
+    }
 }
 
 #[cfg(test)]
@@ -265,6 +284,21 @@ mod tests {
             READ,
             "of one folder"
         );
+        // Another name service, with few blocks, and after the other in the listing or before it.
+        for name in ["BP-0", "BP-2"] {
+            let current = volumes[0].join("current");
+            let place = current.join(name).join("current/finalized/subdir0/subdir0");
+            fs::create_dir_all(&place).expect("made");
+            fs::write(place.join("blk_77"), "x").expect("written");
+            fs::write(place.join("blk_77_1001.meta"), "").expect("written");
+        }
+        let of = |name: &str| {
+            let all = blocks_on(&volumes);
+            all.iter()
+                .filter(|old| old.of.pool.as_str() == name)
+                .count()
+        };
+        assert_eq!((of("BP-0"), of("BP-1"), of("BP-2")), (1, 18, 1));
         let first = &found[0].of;
         assert_eq!(first.block.generation_stamp, 1001);
         assert_eq!((first.block.num_bytes, first.pool.as_str()), (1, "BP-1"));

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::ask::LiveNode;
 use super::host::SwapHost;
 use super::profile;
 use super::running::{HoldingNode, WhichNode, running};
+use super::view::LiveNode;
 use crate::error::{BAD, CliError, FINDING};
 use crate::given::{NodeProtection, protection};
 
@@ -130,8 +130,10 @@ impl SwapReport {
             }
             println!("Hadoop's shell starts {} next.", self.starts_next.name());
             for of in &self.live {
-                let (name, blocks, state) = (&of.name, of.blocks, &of.state);
-                println!("{name} is live: {state}, {blocks} blocks.");
+                let blocks = of
+                    .blocks
+                    .map_or_else(String::new, |of| format!(", {of} blocks"));
+                println!("{} is live: {}{blocks}.", of.name, of.state);
             }
         }
         Ok(match (self.well, &self.runs) {

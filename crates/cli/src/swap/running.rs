@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use hayloft_io::RecordLock;
 use serde::{Deserialize, Serialize};
 
+/// Ends the name of the class that jsvc starts.
+const JSVC_CLASS: &str = ".SecureDataNodeStarter";
+
 /// One of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -54,8 +57,7 @@ pub fn running(volumes: &[PathBuf]) -> Result<Option<HoldingNode>, String> {
         let Some(pid) = pid else {
             return Err(format!("{} is held by {note:?}", lock.display()));
         };
-        let words = command_of(pid);
-        return match which(&words) {
+        return match which(&command_of(pid)) {
             Some(node) => Ok(Some(HoldingNode { node, pid })),
             None => Err(format!(
                 "{} is held by process {pid}, which is neither of the two nodes",
@@ -64,6 +66,11 @@ pub fn running(volumes: &[PathBuf]) -> Result<Option<HoldingNode>, String> {
         };
     }
     Ok(None)
+}
+
+/// Whether a process runs: one that has ended and was not waited for has no words.
+pub fn lives(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.is_empty())
 }
 
 /// The words that a process was started with.
@@ -82,7 +89,7 @@ fn which(words: &[String]) -> Option<WhichNode> {
     }
     let class = |word: &String| {
         word.starts_with("org.apache.hadoop.hdfs.server.datanode.")
-            && (word.ends_with(".DataNode") || word.ends_with(".SecureDataNodeStarter"))
+            && (word.ends_with(".DataNode") || word.ends_with(JSVC_CLASS))
     };
     words.iter().any(class).then_some(WhichNode::Apache)
 }
@@ -93,7 +100,8 @@ mod tests {
 
     #[test]
     fn nodes_are_known_by_their_words() {
-        let of = |text: &str| which(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let of = |text: &str| which(&words(text));
         assert_eq!(
             of("/usr/bin/hayloft node --conf /c"),
             Some(WhichNode::Hayloft)
@@ -101,6 +109,9 @@ mod tests {
         let java = "/jdk/bin/java -Dproc_datanode -Xmx1g \
             org.apache.hadoop.hdfs.server.datanode.DataNode";
         assert_eq!(of(java), Some(WhichNode::Apache));
+        let jsvc = "jsvc.exec -user hdfs \
+            org.apache.hadoop.hdfs.server.datanode.SecureDataNodeStarter";
+        assert_eq!(of(jsvc), Some(WhichNode::Apache));
         assert_eq!(of("/usr/bin/hayloft top"), None);
         assert_eq!(
             of("vi org.apache.hadoop.hdfs.server.datanode.DataNode.java"),

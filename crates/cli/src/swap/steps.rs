@@ -1,21 +1,27 @@
 //! What a swap does in turn: look, check, change, wait, try the node, and go back if it does not
 //! serve.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use hayloft_client::login;
 use hayloft_conf::keys;
 
-use super::ask::{self, LiveNode, NameServiceView};
+use super::ask;
 use super::change::change;
+use super::clients::wait_for;
 use super::host::{Action, SwapHost};
 use super::report::{StepResult, SwapReport, starts_next};
 use super::running::{HoldingNode, WhichNode, running};
+use super::view::{IN_SERVICE, LiveNode, NameServiceView, StartedNode};
 use super::{probe, profile};
 
 /// Between two looks at a node that starts.
 const PAUSE: Duration = Duration::from_millis(500);
 /// For a node that is started again, until it holds its directories.
 const AGAIN_WITHIN: Duration = Duration::from_secs(60);
+/// For NameNodes that are asked where nothing is waited for.
+const ASK_WITHIN: Duration = Duration::from_secs(60);
 /// Seconds without a heartbeat that a node which serves does not have.
 const CONTACT_MAX: u64 = 30;
 /// Bytes that a directory has to have free: the log and the notes of a start.
@@ -33,9 +39,9 @@ pub struct Turnover {
 
 /// What was there before.
 struct Before {
-    blocks: Option<u64>,
+    /// Of each name service; `None` where its NameNode does not say it, or the node was not live.
+    blocks: Vec<Option<u64>>,
     some: Vec<probe::OldBlock>,
-    services: usize,
 }
 
 /// `hayloft swap status`.
@@ -45,10 +51,7 @@ pub fn look(host: &SwapHost) -> SwapReport {
     if starts_next(host) == WhichNode::Hayloft {
         say_protection(host, &mut report);
     }
-    match ask::name_services(host) {
-        Ok(services) => report.live = services.into_iter().filter_map(|of| of.node).collect(),
-        Err(why) => report.add("NameNode", StepResult::Note, why),
-    }
+    say_live(host, &mut report);
     if report.runs.is_none() {
         report.well = false;
     }
@@ -58,12 +61,41 @@ pub fn look(host: &SwapHost) -> SwapReport {
 /// `hayloft swap in` and `out`.
 pub fn turn_over(host: &SwapHost, wanted: Turnover) -> SwapReport {
     let mut report = SwapReport::new(host);
+    let alone = match host.alone() {
+        Ok(alone) => alone,
+        Err(why) => {
+            report.add("look", StepResult::Failed, why);
+            report.settle(host);
+            return report;
+        }
+    };
     let outcome = turn(host, wanted, &mut report);
+    drop(alone);
     report.settle(host);
     if outcome.is_some() && !wanted.dry_run {
-        report.live = live(host);
+        say_live(host, &mut report);
     }
     report
+}
+
+/// How NameNodes see the node now. It is not well while one of them does not know it.
+fn say_live(host: &SwapHost, report: &mut SwapReport) {
+    let services = match ask::name_services(host, Instant::now() + ASK_WITHIN) {
+        Ok(services) => services,
+        Err(why) => {
+            report.add("NameNode", StepResult::Failed, why);
+            return;
+        }
+    };
+    for service in services {
+        match service.node {
+            Some(node) => report.live.push(node),
+            None => {
+                let why = format!("{} does not call this node live", service.address);
+                report.add("NameNode", StepResult::Failed, why);
+            }
+        }
+    }
 }
 
 /// `None` when it stopped at a check.
@@ -84,29 +116,38 @@ fn turn(host: &SwapHost, wanted: Turnover, report: &mut SwapReport) -> Option<()
     let now = runs.as_ref().map_or("no node", |of| of.node.name());
     report.add("look", StepResult::Done, format!("{now} runs"));
     let before = check(host, wanted, runs.as_ref(), report)?;
-    report.blocks_before = before.blocks;
+    report.blocks_before = before.blocks.iter().copied().sum();
     if wanted.dry_run {
         would(host, wanted, report);
         return Some(());
     }
+    report
+        .try_step(
+            "write",
+            probe::may_write(host, Instant::now() + wanted.within),
+        )
+        .then_some(())?;
+    let mut started = StartedNode::from_now();
     let changed = change(host, &host.again, wanted.to);
     let changed = changed.map(|()| format!("{name} was started"));
     if !report.try_step("change", changed) {
         await_any(host);
         return Some(());
     }
-    if serves(host, wanted, &before, report) {
+    if serves(host, wanted, &before, &mut started, report) {
         return Some(());
     }
     report.went_back = true;
     let back = wanted.to.other();
+    let mut started = StartedNode::from_now();
     let changed = change(host, &host.again, back);
     report.try_step(
         "go back",
         changed.map(|()| format!("{} was started", back.name())),
     );
     let wanted = Turnover { to: back, ..wanted };
-    let live = await_live(host, wanted, before.services, None);
+    let before = vec![None; before.blocks.len()];
+    let live = await_live(host, wanted, &before, &mut started);
     report.try_step("wait", live.map(|_| "live again".to_owned()));
     Some(())
 }
@@ -119,6 +160,10 @@ fn would(host: &SwapHost, wanted: Turnover, report: &mut SwapReport) {
         WhichNode::Apache => format!("remove {path}"),
     };
     for (step, said) in [
+        (
+            "write",
+            "make a file without a block, and delete it".to_owned(),
+        ),
         ("stop", host.command_line(Action::Stop)),
         ("change", of_profile),
         ("start", host.command_line(Action::Start)),
@@ -162,12 +207,10 @@ fn check(
         say_protection(host, report);
     }
     if host.config.has_kerberos() {
-        let why = "NameNodes with Kerberos are not asked by this version: swap by hand";
-        report.add("NameNode", StepResult::Failed, why);
-        return None;
+        report.try_step("Kerberos", logs_in(host)).then_some(())?;
     }
     report.try_step("room", room(host)).then_some(())?;
-    let services = match ask::name_services(host) {
+    let services = match ask::name_services(host, Instant::now() + wanted.within) {
         Ok(services) => services,
         Err(why) => {
             report.add("NameNode", StepResult::Failed, why);
@@ -187,9 +230,20 @@ fn check(
         report.try_step("NameNode", healthy).then_some(())?;
     }
     Some(Before {
-        blocks: blocks_of(&services),
+        blocks: services.iter().map(blocks_of).collect(),
         some: probe::blocks_on(&host.volumes),
-        services: services.len(),
+    })
+}
+
+/// Neither node starts where it cannot log in, and the one that runs may have a ticket from before.
+fn logs_in(host: &SwapHost) -> Result<String, String> {
+    if let Some(keytab) = host.config.get(&keys::DATANODE_KEYTAB) {
+        host.node_may_read(Path::new(&keytab))?;
+    }
+    wait_for(async {
+        login::log_node_in(&host.config).await?;
+        let principal = login::node_principal(&host.config).unwrap_or_default();
+        Ok(format!("the node logs in as {principal}"))
     })
 }
 
@@ -212,7 +266,12 @@ fn healthy(service: &NameServiceView, node_runs: bool) -> Result<String, String>
         None if node_runs => Err(format!(
             "{address} does not call this node live: wait for it"
         )),
-        Some(node) if node.web.is_empty() => {
+        Some(node) if node.state != IN_SERVICE => Err(format!(
+            "{address} says of this node {:?}, and gives it no blocks: swap it when it is in \
+             service",
+            node.state
+        )),
+        Some(node) if node.web.as_deref() == Some("") => {
             Err("the node's web port speaks TLS alone: swap by hand".to_owned())
         }
         _ => Ok(format!("{address} is active and well")),
@@ -236,34 +295,29 @@ fn missing(service: &NameServiceView) -> Result<(), String> {
     Ok(())
 }
 
-/// Of all name services; `None` when this node is not live.
-fn blocks_of(services: &[NameServiceView]) -> Option<u64> {
-    services
-        .iter()
-        .map(|of| Some(of.node.as_ref()?.blocks))
-        .sum()
-}
-
-fn live(host: &SwapHost) -> Vec<LiveNode> {
-    let services = ask::name_services(host).unwrap_or_default();
-    services.into_iter().filter_map(|of| of.node).collect()
+/// Blocks of the node, as far as the NameNode says it.
+fn blocks_of(service: &NameServiceView) -> Option<u64> {
+    service.node.as_ref()?.blocks
 }
 
 /// Whether the node that was started serves what the other one did.
-fn serves(host: &SwapHost, wanted: Turnover, before: &Before, report: &mut SwapReport) -> bool {
-    let (node, blocks) = match await_live(host, wanted, before.services, before.blocks) {
+fn serves(
+    host: &SwapHost,
+    wanted: Turnover,
+    before: &Before,
+    started: &mut StartedNode,
+    report: &mut SwapReport,
+) -> bool {
+    let live = await_live(host, wanted, &before.blocks, started);
+    let (node, blocks) = match live {
         Ok(found) => found,
         Err(why) => {
             report.add("wait", StepResult::Failed, why);
             return false;
         }
     };
-    report.blocks_after = Some(blocks);
-    let were = before
-        .blocks
-        .map_or("not known".to_owned(), |count| count.to_string());
-    let said = format!("live, with {blocks} blocks; before: {were}");
-    report.add("wait", StepResult::Done, said);
+    report.blocks_after = blocks.iter().copied().sum();
+    report.add("wait", StepResult::Done, counted(&before.blocks, &blocks));
     if host.config.get(&keys::BLOCK_ACCESS_TOKEN_ENABLE) {
         let said = "no old block was read: that needs a block token";
         report.add("read", StepResult::Note, said);
@@ -275,21 +329,38 @@ fn serves(host: &SwapHost, wanted: Turnover, before: &Before, report: &mut SwapR
         }
     }
     let written = probe::write(host, &node);
-    report.try_step("write", written.map(|()| "a new block".to_owned()))
+    let said = |services| match services {
+        1 => "a new block, which was read".to_owned(),
+        more => format!("a new block in each of {more} name services, which were read"),
+    };
+    report.try_step("write", written.map(said))
+}
+
+/// What is said of the counts before and after. None is compared with one that was not told.
+fn counted(before: &[Option<u64>], after: &[Option<u64>]) -> String {
+    let sum = |counts: &[Option<u64>]| counts.iter().copied().sum::<Option<u64>>();
+    match (sum(before), sum(after)) {
+        (Some(before), Some(after)) => format!("live, with {after} blocks; before: {before}"),
+        (None, Some(after)) => format!("live, with {after} blocks; before: not known"),
+        (_, None) => "live, and has reported. How many blocks a NameNode before 3.3.2 knows of it \
+                      is not told by RPC: they were not compared"
+            .to_owned(),
+    }
 }
 
 /// Waits until the node has reported its blocks and each NameNode calls it live.
 fn await_live(
     host: &SwapHost,
     wanted: Turnover,
-    services: usize,
-    blocks: Option<u64>,
-) -> Result<(LiveNode, u64), String> {
-    let began = Instant::now();
+    before: &[Option<u64>],
+    started: &mut StartedNode,
+) -> Result<(LiveNode, Vec<Option<u64>>), String> {
+    let until = Instant::now() + wanted.within;
     loop {
-        match is_live(host, wanted.to, services, blocks) {
+        match is_live(host, (wanted.to, until), before, started) {
             Ok(found) => return Ok(found),
-            Err(why) if began.elapsed() > wanted.within => {
+            // Before an ask that has no time: what was found says more.
+            Err(why) if Instant::now() + PAUSE >= until => {
                 let seconds = wanted.within.as_secs();
                 return Err(format!("after {seconds} s: {why}"));
             }
@@ -308,38 +379,64 @@ fn await_any(host: &SwapHost) {
 
 fn is_live(
     host: &SwapHost,
-    to: WhichNode,
-    services: usize,
-    blocks: Option<u64>,
-) -> Result<(LiveNode, u64), String> {
+    (to, until): (WhichNode, Instant),
+    before: &[Option<u64>],
+    started: &mut StartedNode,
+) -> Result<(LiveNode, Vec<Option<u64>>), String> {
     let name = to.name();
     match running(&host.volumes)? {
         Some(of) if of.node == to => {}
         Some(of) => return Err(format!("{} runs, and not {name}", of.node.name())),
         None => return Err(format!("{name} does not run, or holds no directory yet")),
     }
-    let views = ask::name_services(host)?;
-    let mut nodes = views.iter().filter_map(|of| of.node.clone());
+    let views = ask::name_services(host, until)?;
+    let nodes: Vec<LiveNode> = views.iter().filter_map(|of| of.node.clone()).collect();
     let node = nodes
-        .next()
+        .first()
         .ok_or_else(|| format!("no NameNode calls {name} live"))?;
-    if nodes.count() + 1 < services {
+    if nodes.len() < before.len() {
         return Err(format!("not every NameNode calls {name} live"));
     }
-    if node.last_contact > CONTACT_MAX {
-        return Err(format!("the last heartbeat is {} s old", node.last_contact));
+    if let Some(seconds) = node.last_contact.filter(|seconds| *seconds > CONTACT_MAX) {
+        return Err(format!("the last heartbeat is {seconds} s old"));
     }
-    let reports = ask::counts(&node.web)?.full_reports;
-    if reports < services as u64 {
+    let reported = match &node.web {
+        Some(web) => ask::full_reports(web, until)? >= before.len() as u64,
+        None => started.has_reported(&nodes),
+    };
+    if !reported {
         return Err(format!("{name} has not reported all its blocks yet"));
     }
-    let now = blocks_of(&views).unwrap_or(0);
-    // Some may be deleted meanwhile, or be known before their report.
-    let before = blocks.unwrap_or(0);
-    if now + (before / 100).max(10) < before {
-        return Err(format!(
-            "{now} blocks are reported: {before} were there before"
-        ));
+    let now: Vec<_> = views.iter().map(blocks_of).collect();
+    for (view, before) in views.iter().zip(before) {
+        let (Some(now), Some(before)) = (blocks_of(view), *before) else {
+            continue;
+        };
+        // Some may be deleted meanwhile, or be known before their report.
+        if now + (before / 100).max(10) < before {
+            return Err(format!(
+                "{}: {now} blocks are reported: {before} were there before",
+                view.address
+            ));
+        }
     }
-    Ok((node, now))
+    Ok((node.clone(), now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_no_namenode_told_are_not_compared() {
+        let said = counted(&[Some(7), Some(5)], &[Some(7), Some(4)]);
+        assert_eq!(said, "live, with 11 blocks; before: 12");
+        let said = counted(&[Some(7), None], &[Some(7), Some(5)]);
+        assert_eq!(said, "live, with 12 blocks; before: not known");
+        let said = counted(&[None, Some(0)], &[None, Some(0)]);
+        assert!(
+            said.contains("were not compared") && !said.contains('0'),
+            "{said}"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hayloft_cluster::http::{self, HttpLimits};
 use hayloft_conf::{Configuration, HostPort};
@@ -168,8 +168,12 @@ pub fn fetch(address: &str, path: &str, limits: HttpLimits) -> Result<String, St
     let found = address.to_socket_addrs();
     let found = found.map_err(|error| format!("its name is not found: {error}"))?;
     let mut failed = "its name has no address".to_owned();
+    let end = Instant::now() + limits.whole;
     for address in found.take(ADDRESSES_MAX) {
-        match http::get_within(address, path, limits) {
+        // What the first took is not left for the second.
+        let whole = end.saturating_duration_since(Instant::now());
+        let whole = whole.max(Duration::from_millis(1));
+        match http::get_within(address, path, HttpLimits { whole, ..limits }) {
             Ok(page) => return Ok(page),
             Err(error) => failed = error.to_string(),
         }

@@ -25,6 +25,18 @@ wire_enums! {
         /// `IN_MAINTENANCE`.
         InMaintenance = 6,
     }
+
+    /// What is done with safe mode.
+    pub enum SafeModeAction = "hadoop.hdfs.SafeModeActionProto" {
+        /// `SAFEMODE_LEAVE`.
+        Leave = 1,
+        /// `SAFEMODE_ENTER`.
+        Enter = 2,
+        /// `SAFEMODE_GET`: it is asked about.
+        Get = 3,
+        /// `SAFEMODE_FORCE_EXIT`.
+        ForceExit = 4,
+    }
 }
 
 wire_messages! {
@@ -124,5 +136,39 @@ wire_messages! {
         "hadoop.hdfs.GetDatanodeStorageReportResponseProto" {
         #[prost(message, repeated, tag = "1")]
         pub datanode_storage_reports: Vec<DatanodeStorageReport>,
+    }
+
+    /// Request of `ClientProtocol.getFsStats`, which the active NameNode alone answers.
+    pub struct GetFsStatusRequest = "hadoop.hdfs.GetFsStatusRequestProto" {}
+
+    /// Answer to `ClientProtocol.getFsStats`.
+    pub struct GetFsStatsResponse = "hadoop.hdfs.GetFsStatsResponseProto" {
+        #[prost(uint64, required, tag = "1")]
+        pub capacity: u64,
+        #[prost(uint64, required, tag = "2")]
+        pub used: u64,
+        #[prost(uint64, required, tag = "3")]
+        pub remaining: u64,
+        #[prost(uint64, required, tag = "4")]
+        pub under_replicated: u64,
+        #[prost(uint64, required, tag = "5")]
+        pub corrupt_blocks: u64,
+        #[prost(uint64, required, tag = "6")]
+        pub missing_blocks: u64,
+    }
+
+    /// Request of `ClientProtocol.setSafeMode`.
+    pub struct SetSafeModeRequest = "hadoop.hdfs.SetSafeModeRequestProto" {
+        #[prost(enumeration = "SafeModeAction", required, tag = "1")]
+        pub action: i32,
+        /// Whether a standby refuses.
+        #[prost(bool, optional, tag = "2", default = "false")]
+        pub checked: Option<bool>,
+    }
+
+    /// Answer to `ClientProtocol.setSafeMode`: whether the NameNode is in it now.
+    pub struct SetSafeModeResponse = "hadoop.hdfs.SetSafeModeResponseProto" {
+        #[prost(bool, required, tag = "1")]
+        pub result: bool,
     }
 }
