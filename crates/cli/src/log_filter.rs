@@ -14,6 +14,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
 
 use crate::error::CliError;
 use crate::log_file::{LogCut, RotatedFile, wanted};
+use crate::log_line::OneLine;
 
 /// Environment variable with the log filter, such as `info` or `hayloft_node::xceiver=debug`.
 const FILTER_VARIABLE: &str = "HAYLOFT_LOG";
@@ -44,8 +45,14 @@ pub fn start(conf: &Path) -> Result<Option<PathBuf>, CliError> {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = tracing_subscriber::fmt::layer();
     let lines = match file {
-        Some(file) => lines.with_writer(Mutex::new(file)).with_ansi(false).boxed(),
-        None => lines.with_writer(std::io::stderr).with_ansi(colour).boxed(),
+        Some(file) => {
+            let file = Mutex::new(OneLine(file));
+            lines.with_writer(file).with_ansi(false).boxed()
+        }
+        None => {
+            let stderr = || OneLine(std::io::stderr());
+            lines.with_writer(stderr).with_ansi(colour).boxed()
+        }
     };
     tracing_subscriber::registry()
         .with(filter)

@@ -19,6 +19,7 @@
 //! | `pfs` | `hayloft pfs`: files on a parallel file system |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
 //! | `snapshot` | `hayloft snapshot`: a node's replicas in an object store, and back |
+//! | `secure_user` | a start as root, which becomes another user |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
 //! | `swap` | `hayloft swap`: Apache's node changed for ours, and back |
 //! | `topology` | `hayloft topology`: where this node is |
@@ -26,7 +27,7 @@
 //! | `top` | `hayloft top`: what the nodes of a cluster do now |
 //! | `svg` | pictures as files |
 //! | `json` | reports as JSON |
-//! | `log_file`, `log_filter` | the daemon's log: its file and its levels |
+//! | `log_file`, `log_filter`, `log_line` | the daemon's log: its file, levels and lines |
 //! | `given` | what commands take from their environment and arguments: paths, properties |
 //!
 //! What is printed goes through `hayloft_console`, whose macros bear readers that have left.
@@ -47,6 +48,7 @@ mod given;
 mod json;
 mod log_file;
 mod log_filter;
+mod log_line;
 mod node;
 mod papers;
 mod parity;
@@ -54,6 +56,7 @@ mod pfs;
 mod placement;
 mod plan;
 mod plugin_trial;
+mod secure_user;
 mod snapshot;
 mod super_node;
 mod svg;

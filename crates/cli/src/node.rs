@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hayloft_conf::{Configuration, Setting, SharedConfig, VirtualNode, keys};
-use hayloft_node::daemon;
+use hayloft_node::daemon::{self, OpenedPorts};
 use hayloft_store::StartOption;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,6 +16,7 @@ use crate::check_live;
 use crate::error::{CliError, FINDING, INTERRUPTED};
 use crate::given::{NodeProtection, conf_dir, protection, usable, volumes};
 use crate::log_filter;
+use crate::secure_user::SecureUser;
 
 /// Runs the node until SIGTERM or SIGINT, or answers a question about it.
 pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
@@ -23,7 +24,7 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
         print!("{}", hayloft_conf::to_markdown());
         return Ok(ExitCode::SUCCESS);
     }
-    let config = Configuration::load(&conf_dir(args.conf.as_deref())?, &args.define)?;
+    let config = load(args)?;
     if args.print_config {
         return print_config(&config, args.json);
     }
@@ -35,12 +36,26 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     }
     // Refused here already, before anything is logged or locked.
     usable(&config)?;
+    let (config, opened) = match secure_user() {
+        None => (config, OpenedPorts::default()),
+        Some(user) => {
+            let opened = user.open_and_become(&config)?;
+            // Its values may name the user, who may read less.
+            (load(args)?, opened)
+        }
+    };
     let dir = config.directory().unwrap_or(Path::new("")).to_owned();
     let file = log_filter::start(&dir)?;
     let conf = dir.display();
     info!(version = env!("HAYLOFT_VERSION"), %conf, "hayloft node");
+    if let Some(user) = secure_user() {
+        info!(
+            "the ports were opened as root, which was given up for {}",
+            user.name
+        );
+    }
     raise_descriptor_limit();
-    let outcome = serve(config, start_option(args));
+    let outcome = serve(config, start_option(args), opened);
     if let (Some(_), Err(why)) = (&file, &outcome) {
         // It goes to stderr, too, which `hdfs --daemon` keeps in another file.
         error!("gave up: {why}");
@@ -48,20 +63,34 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     outcome
 }
 
+fn load(args: &NodeArgs) -> Result<Configuration, CliError> {
+    let dir = conf_dir(args.conf.as_deref())?;
+    Ok(Configuration::load(&dir, &args.define)?)
+}
+
+fn secure_user() -> Option<SecureUser> {
+    SecureUser::wanted(|name| std::env::var(name).ok())
+}
+
 /// The answer of `--print-config --json`.
 #[derive(serde::Serialize)]
 struct PrintedConfig {
     /// Of the node or of each virtual node; none where the node would not start.
     protection: Vec<NodeProtection>,
+    /// Where metrics are pushed to.
+    metrics_sinks: Vec<String>,
     settings: Vec<Setting>,
 }
 
 /// Prints the configuration, what protects the node, what is remarkable and, as an error, what a
 /// node would refuse in it.
 fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError> {
+    let sinks = config.metrics_sinks().sinks;
+    let sinks: Vec<String> = sinks.iter().map(ToString::to_string).collect();
     if json {
         crate::json::print_json(&PrintedConfig {
             protection: protection(config),
+            metrics_sinks: sinks,
             settings: config.settings(),
         })?;
     } else {
@@ -74,6 +103,12 @@ fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError
             let node = of.node.as_deref().unwrap_or("this node");
             println!("# What protects {node}:");
             of.lines().for_each(|line| println!("#   {line}"));
+        }
+        if let Some(SecureUser { name, variable }) = secure_user() {
+            println!("# {variable}: a start as root opens the ports and becomes {name}");
+        }
+        for sink in sinks {
+            println!("# Metrics are pushed to {sink}");
         }
     }
     for warning in config.warnings() {
@@ -155,7 +190,11 @@ fn raise_descriptor_limit() {
     }
 }
 
-fn serve(config: Configuration, start: StartOption) -> Result<ExitCode, CliError> {
+fn serve(
+    config: Configuration,
+    start: StartOption,
+    opened: OpenedPorts,
+) -> Result<ExitCode, CliError> {
     // The runtime panics where it gets none, and a node without a few serves nothing.
     let nodes = config.virtual_nodes()?.len().max(1);
     let volumes = config.get(&keys::DATA_DIRS).len();
@@ -169,7 +208,7 @@ fn serve(config: Configuration, start: StartOption) -> Result<ExitCode, CliError
         .enable_all()
         .build()
         .map_err(refused)?;
-    let outcome = runtime.block_on(run_until_signalled(config, start));
+    let outcome = runtime.block_on(run_until_signalled(config, start, opened));
     // Whatever did not end in its time is cut off, not waited for.
     runtime.shutdown_background();
     outcome
@@ -178,12 +217,13 @@ fn serve(config: Configuration, start: StartOption) -> Result<ExitCode, CliError
 async fn run_until_signalled(
     config: Configuration,
     start: StartOption,
+    opened: OpenedPorts,
 ) -> Result<ExitCode, CliError> {
     let stop = CancellationToken::new();
     let signals = Signals::new()
         .map_err(|error| CliError::new(format!("cannot listen for signals: {error}"), "", ""))?;
     let watch = tokio::spawn(signals.watch(stop.clone()));
-    daemon::run(SharedConfig::new(config), start, stop).await?;
+    daemon::run(SharedConfig::new(config), start, opened, stop).await?;
     // Finished only if a signal is why the node stopped.
     let interrupted = watch.is_finished() && watch.await.unwrap_or(false);
     Ok(if interrupted {

@@ -20,6 +20,8 @@ const TOOL: &str = "io.hayloft.pfs.Tool";
 const JAR: &str = "hayloft-pfs.jar";
 /// Where Maven makes it, from the repository's root.
 const JAR_MADE: &str = "hadoop/pfs/target/hayloft-pfs.jar";
+/// Where packages have it, from the directory of the program.
+const JAR_PACKAGED: &str = "../share/hayloft/java";
 /// Heap of the JVM without Hadoop's command, which has settings of its own.
 const HEAP_MIB: u32 = 1024;
 
@@ -156,10 +158,9 @@ fn jar(args: &PfsArgs) -> Result<Option<PathBuf>, CliError> {
         ));
     }
     let own = std::env::current_exe().ok();
-    let beside = own
-        .as_deref()
-        .and_then(Path::parent)
-        .map(|dir| dir.join(JAR));
+    let dir = own.as_deref().and_then(Path::parent);
+    let beside = ["", JAR_PACKAGED].into_iter();
+    let beside = beside.filter_map(|place| Some(dir?.join(place).join(JAR)));
     let made = repository_root().join(JAR_MADE);
-    Ok(beside.into_iter().chain([made]).find(|jar| jar.is_file()))
+    Ok(beside.chain([made]).find(|jar| jar.is_file()))
 }

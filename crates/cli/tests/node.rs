@@ -6,6 +6,10 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn hayloft(args: &[&str]) -> Output {
+    command(args).output().expect("the binary runs")
+}
+
+fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hayloft"));
     for name in [
         "HADOOP_CONF_DIR",
@@ -17,10 +21,13 @@ fn hayloft(args: &[&str]) -> Output {
         "HADOOP_OPTS",
         "JAVA_TOOL_OPTIONS",
         "JDK_JAVA_OPTIONS",
+        "HDFS_DATANODE_SECURE_USER",
+        "HADOOP_SECURE_DN_USER",
     ] {
         command.env_remove(name);
     }
-    command.args(args).output().expect("the binary runs")
+    command.args(args);
+    command
 }
 
 fn conf(properties: &[(&str, &str)]) -> tempfile::TempDir {
@@ -55,7 +62,7 @@ fn refused(dir: &Path, more: &[&str]) -> String {
 fn every_key_is_reported_with_its_origin() {
     let dir = conf(&[
         ("dfs.heartbeat.interval", "7"),
-        ("dfs.domain.socket.path", "/run/x"),
+        ("dfs.datanode.pmem.cache.dirs", "/run/x"),
         ("fs.defaultFS", "hdfs://127.0.0.1:1"),
     ]);
     let path = dir.path().display().to_string();
@@ -90,11 +97,12 @@ fn every_key_is_reported_with_its_origin() {
     assert_eq!(of("dfs.datanode.handler.count")["source"], "command line");
     assert_eq!(of("dfs.datanode.address")["source"], "default");
     assert!(
-        text(&output.stderr).contains("dfs.domain.socket.path"),
+        text(&output.stderr).contains("dfs.datanode.pmem.cache.dirs"),
         "what has no effect is said on stderr"
     );
 
     assert_eq!(printed["protection"][0]["data_port"], "in clear");
+    assert_eq!(printed["metrics_sinks"], serde_json::json!([]));
 
     let output = hayloft(&["node", "--conf", &path, "--print-config"]);
     let said = text(&output.stdout);
@@ -108,12 +116,20 @@ fn every_key_is_reported_with_its_origin() {
 #[test]
 fn a_report_says_what_a_node_would_refuse() {
     let path = conf(&[("dfs.heartbeat.interval", "7")]);
+    let file = path.path().join("hadoop-metrics2.properties");
+    let (sink, class) = ("datanode.sink", "org.apache.hadoop.metrics2.sink.FileSink");
+    let sinks = format!("{sink}.f.class={class}\n{sink}.g.class=G\n");
+    std::fs::write(file, sinks).expect("written");
     let path = path.path().display().to_string();
     let output = hayloft(&["node", "--conf", &path, "--print-config"]);
     assert_eq!(output.status.code(), Some(2), "{:?}", output.status);
-    assert!(text(&output.stdout).contains("dfs.heartbeat.interval = 7  ["));
+    let shown = text(&output.stdout);
+    assert!(shown.contains("dfs.heartbeat.interval = 7  ["));
+    let pushed = "# Metrics are pushed to f: standard output, every 10 s (";
+    assert!(shown.contains(pushed), "{shown}");
     let said = text(&output.stderr);
     assert!(said.contains("no NameNode address"), "{said}");
+    assert!(said.contains("the sink g (G) gets nothing"), "{said}");
 }
 
 #[test]
@@ -340,36 +356,6 @@ fn the_documentation_lists_every_key_as_the_binary_does() {
         page == made,
         "docs/operate/keys.md is out of date: run 'HAYLOFT_BLESS=1 cargo test -p hayloft \
             --test node'"
-    );
-}
-
-#[test]
-fn commands_on_a_cluster_that_is_not_there_say_what_to_do() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let state = dir.path().join("state").display().to_string();
-    for command in ["down", "status", "fs"] {
-        let output = hayloft(&[command, "--state", &state]);
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(text(&output.stderr).contains("hayloft up"), "{output:?}");
-    }
-    assert!(!Path::new(&state).exists(), "asking leaves nothing behind");
-}
-
-#[test]
-fn a_cluster_without_hadoop_says_how_to_get_it() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let home = dir.path().display().to_string();
-    let output = hayloft(&[
-        "up",
-        "--state",
-        &format!("{home}/s"),
-        "--hadoop-home",
-        &home,
-    ]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stderr).contains("scripts/fetch-hadoop"),
-        "{output:?}"
     );
 }
 

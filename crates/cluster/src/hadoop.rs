@@ -252,14 +252,20 @@ pub fn hayloft_binary() -> Result<PathBuf> {
     })
 }
 
-/// The repository this crate was built from; falls back to the current directory when it moved.
+/// Where the sources of this crate were. A program of a package has none, and tells no user of the
+/// machine that it was built on.
+const SOURCES: Option<&str> = match option_env!("HAYLOFT_PACKAGED") {
+    Some(_) => None,
+    None => Some(env!("CARGO_MANIFEST_DIR")),
+};
+
+/// The repository this crate was built from; the current directory when it moved, or when this is
+/// a package's program.
 #[must_use]
 pub fn repository_root() -> PathBuf {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .map(Path::to_path_buf);
+    let built = SOURCES.and_then(|sources| Path::new(sources).ancestors().nth(2));
     built
+        .map(Path::to_path_buf)
         .filter(|dir| dir.join("Cargo.toml").is_file())
         .or_else(|| std::env::current_dir().ok())
         .unwrap_or_else(|| PathBuf::from("."))

@@ -11,6 +11,7 @@
 //! - `process`: child processes with a log file, that die with us unless told otherwise
 //! - `process_identity`: whether a recorded process is still that process
 //! - `realm`: a Kerberos realm with a KDC of its own
+//! - `tls_stores`: a key for web servers, and its certificate for clients
 //! - `wait`: polling with deadlines
 //! - `where_processes_run`: where a process runs, and whether it outlives the program that started
 //!   it
@@ -24,6 +25,7 @@
 //! - [`where_processes_run`]: this host or a network namespace, and whether a process outlives us;
 //! - [`realm`]: Debian's KDC in a directory of its own;
 //! - [`hadoop`]: where Hadoop's jars are and how its programs are started;
+//! - [`tls_stores`]: what keytool makes for HTTPS;
 //! - [`hadoop_conf`]: `core-site.xml`, `hdfs-site.xml`, `yarn-site.xml`, `log4j.properties`;
 //! - [`node`], [`namenode`]: the roles, and what can be done to them.
 
@@ -37,6 +39,7 @@ pub mod ports;
 pub mod process;
 pub mod process_identity;
 pub mod realm;
+pub mod tls_stores;
 pub mod wait;
 pub mod where_processes_run;
 

@@ -220,7 +220,17 @@ impl Realm {
     /// # Errors
     /// With its log when it ends or does not listen.
     pub fn start(&mut self) -> Result<()> {
-        let mut kdc = self.kdc().start()?;
+        self.start_with(Vec::new())
+    }
+
+    /// As [`start`](Self::start), with more variables in the KDC's environment.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(&mut self, more: Vec<(String, String)>) -> Result<()> {
+        let mut kdc = self.kdc();
+        kdc.env.extend(more);
+        let mut kdc = kdc.start()?;
         self.wait_listening(&mut kdc)?;
         self.kdc = Some(kdc);
         Ok(())

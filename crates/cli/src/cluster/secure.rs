@@ -5,11 +5,10 @@
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
-use std::process::Command;
 
-use hayloft_cluster::hadoop::of_java;
 use hayloft_cluster::hadoop_conf::Conf;
 use hayloft_cluster::realm::{REALM, Realm};
+use hayloft_cluster::tls_stores::TlsStores;
 
 use super::state_directory::{StateDir, StoredCluster};
 use crate::error::CliError;
@@ -18,10 +17,6 @@ use crate::error::CliError;
 pub const KDC: &str = "kdc";
 /// The user of `hayloft fs` and the tour, a superuser.
 const USER: &str = "hayloft";
-/// Opens the keystore and the truststore.
-const PASSWORD: &str = "not-secret";
-/// Days for which the certificate counts.
-const DAYS: &str = "3650";
 /// Its presence says that all the rest was made.
 const READY: &str = "ready";
 /// What one line of `hayloft status` says of it.
@@ -57,7 +52,12 @@ impl Secured {
 
     /// The certificate of every web server of the cluster (PEM).
     pub fn certificate(&self) -> PathBuf {
-        self.file("certificate.pem")
+        self.stores().certificate()
+    }
+
+    /// The key and certificate of every web server, and a store of that certificate for clients.
+    fn stores(&self) -> TlsStores {
+        TlsStores::at(self.realm.dir())
     }
 
     /// Makes what was never made whole, and writes what the KDC's port is part of.
@@ -79,51 +79,8 @@ impl Secured {
         let services: Vec<&str> = services.iter().map(String::as_str).collect();
         self.realm.keytab("services.keytab", &services)?;
         self.realm.keytab("user.keytab", &[USER])?;
-        self.make_certificate()?;
+        self.stores().make()?;
         std::fs::write(&ready, "").map_err(CliError::file("write", &ready))
-    }
-
-    /// The key and certificate of every web server, and a store of that certificate for clients.
-    fn make_certificate(&self) -> Result<(), CliError> {
-        let names = ["keystore", "truststore", "certificate.pem"];
-        let [keystore, truststore, pem] = names.map(|name| self.file(name).display().to_string());
-        let store = |path| {
-            [
-                "-storetype",
-                "PKCS12",
-                "-storepass",
-                PASSWORD,
-                "-keystore",
-                path,
-            ]
-        };
-        let key = [
-            "-genkeypair",
-            "-alias",
-            "server",
-            "-keyalg",
-            "RSA",
-            "-validity",
-            DAYS,
-        ];
-        let named = [
-            "-dname",
-            "CN=localhost",
-            "-ext",
-            "SAN=IP:127.0.0.1,DNS:localhost",
-        ];
-        keytool(&[&key[..], &named, &store(&keystore)].concat())?;
-        let out = ["-exportcert", "-rfc", "-alias", "server", "-file", &pem];
-        keytool(&[&out[..], &store(&keystore)].concat())?;
-        let into = [
-            "-importcert",
-            "-noprompt",
-            "-alias",
-            "server",
-            "-file",
-            &pem,
-        ];
-        keytool(&[&into[..], &store(&truststore)].concat())
     }
 
     /// Has the processes and clients of the cluster use all this.
@@ -151,16 +108,7 @@ impl Secured {
                 "hadoop.user.group.static.mapping.overrides",
                 format!("{USER}=supergroup;nn=supergroup;dn=nodes;HTTP=nodes"),
             );
-        for (of, store) in [
-            ("server.keystore", "keystore"),
-            ("server.truststore", "truststore"),
-            ("client.truststore", "truststore"),
-        ] {
-            conf.set(format!("ssl.{of}.location"), self.file(store).display())
-                .set(format!("ssl.{of}.password"), PASSWORD)
-                .set(format!("ssl.{of}.type"), "pkcs12");
-        }
-        conf.set("ssl.server.keystore.keypassword", PASSWORD);
+        self.stores().configure(conf);
     }
 
     /// Gets the user a new ticket, which lasts a day.
@@ -183,23 +131,6 @@ impl Secured {
             .map(|(name, value)| format!("{name}={value}"))
             .collect()
     }
-}
-
-fn keytool(args: &[&str]) -> Result<(), CliError> {
-    let program = of_java("keytool");
-    let ran = Command::new(&program).args(args).output();
-    let ran = ran.map_err(|error| CliError::no_java(&error, &program))?;
-    if ran.status.success() {
-        return Ok(());
-    }
-    // It complains on stdout.
-    let said = String::from_utf8_lossy(&ran.stdout).trim().to_owned();
-    let what = format!("no certificate could be made: {said}");
-    Err(CliError::new(
-        what,
-        program,
-        "install a JDK, version 17 or later",
-    ))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::io;
 
 use hayloft_store::StoreError;
 
+use crate::xceiver::NoListener;
 use hayloft_conf::ConfigError;
 
 /// Why a node does not start, or stopped by itself. Each message says what to do.
@@ -29,6 +30,14 @@ pub enum StartError {
         address: String,
         /// What the operating system said.
         source: io::Error,
+    },
+    /// The socket for clients of this host cannot be listened on.
+    #[error("cannot listen on the domain socket {path} (dfs.domain.socket.path): {source}")]
+    DomainSocket {
+        /// Its path.
+        path: String,
+        /// Why, and what to do.
+        source: NoListener,
     },
     /// The web port cannot be served as the configuration asks.
     #[error("the web port: {0}")]

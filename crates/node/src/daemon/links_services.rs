@@ -19,6 +19,7 @@ use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeId};
 use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 use tokio_util::sync::CancellationToken;
 
+use crate::disk_balancer::DiskBalancer;
 use crate::http::{Cached, Periods, Sampled, WebHost};
 use crate::identity::{Identity, SOFTWARE_VERSION};
 use crate::ipc::Host;
@@ -55,6 +56,7 @@ pub(super) struct Node {
     /// Likewise.
     pub(super) recovery: OnceLock<BlockRecovery>,
     pub(super) outliers: Outliers,
+    pub(super) disk_balancer: DiskBalancer,
     /// What the RPC port does.
     pub(super) rpc_stats: Arc<RpcStats>,
     /// What the web port told of rates last.
@@ -183,6 +185,10 @@ impl Host for Node {
         self.xceivers.throttles().balancer.rate()
     }
 
+    fn disk_balancer(&self) -> &DiskBalancer {
+        &self.disk_balancer
+    }
+
     fn shutdown(&self, for_upgrade: bool) -> bool {
         if self.stop.is_cancelled() || self.stop_for_upgrade.is_cancelled() {
             return false;
@@ -271,6 +277,10 @@ impl WebHost for Node {
 
     fn slow(&self) -> OutlierReports {
         self.outliers()
+    }
+
+    fn disk_balancer_status(&self) -> String {
+        self.disk_balancer.status()
     }
 
     fn uptime(&self) -> Duration {

@@ -38,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, error, info, warn};
 
 pub use error::StartError;
+pub use ports::OpenedPorts;
 pub use process_limits::ThreadsWanted;
 
 use self::process_limits::{ClientShares, Taken};
@@ -55,7 +56,7 @@ const LOOK: Duration = Duration::from_secs(10);
 type Planned = (Option<NodeName>, SharedConfig);
 
 /// Runs a node, or several virtual ones, until `shutdown` is cancelled or an administrator stops
-/// them all.
+/// them all. Ports that were opened already are among `opened`.
 ///
 /// # Errors
 /// Why none started, or why the last could not go on (all volumes failed, no NameNode will have
@@ -63,6 +64,7 @@ type Planned = (Option<NodeName>, SharedConfig);
 pub async fn run(
     config: SharedConfig,
     start: StartOption,
+    opened: OpenedPorts,
     shutdown: CancellationToken,
 ) -> Result<(), StartError> {
     let current = config.current();
@@ -84,8 +86,11 @@ pub async fn run(
         // A KDC that says nothing holds up no stop.
         () = shutdown.cancelled() => return Ok(()),
     }
-    let machinery = machinery(&current, &nodes);
+    let machinery = machinery(&current, &nodes, opened);
     let planned = planned(config, nodes);
+    if let Some(refused) = ports::one_socket_of_two(planned.iter().map(|(_, config)| config)) {
+        return Err(refused);
+    }
     let opened = open_all(planned, &machinery, &shutdown).await?;
     let machinery = Machinery {
         shares: share(&opened, &current),
@@ -185,7 +190,7 @@ async fn look_at_directories(config: &Configuration) -> Result<Vec<String>, Star
 }
 
 /// Made once, whatever the number of nodes.
-fn machinery(config: &Configuration, nodes: &[VirtualNode]) -> Machinery {
+fn machinery(config: &Configuration, nodes: &[VirtualNode], opened: OpenedPorts) -> Machinery {
     let bytes = usize::try_from(write_memory(config)).unwrap_or(usize::MAX);
     let parity = store_config::parity(nodes.first().map_or(config, |node| &node.config));
     let protection = parity.map(|parity| ParityProtection::new(parity, nodes.len().max(1)));
@@ -194,6 +199,7 @@ fn machinery(config: &Configuration, nodes: &[VirtualNode]) -> Machinery {
         protection: protection.map(Arc::new),
         xceivers: XceiverShared::new(Settings::from_config(config).reading_memory),
         shares: ClientShares::UNLIMITED,
+        opened: Arc::new(opened),
     }
 }
 

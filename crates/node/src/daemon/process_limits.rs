@@ -10,6 +10,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::xceiver::LOG_THREADS_MAX;
+
 /// Descriptors of a data transfer at work: its socket and the next node's, or a duplicate; the data
 /// file, through the page cache and around it; the meta file.
 const OF_TRANSFER: u64 = 5;
@@ -68,7 +70,7 @@ impl ThreadsWanted {
         Self {
             fewest: fewest + LANES * volumes,
             most: fewest
-                .saturating_add(BLOCKING_THREADS)
+                .saturating_add(BLOCKING_THREADS + LOG_THREADS_MAX)
                 .saturating_add(disk.threads_max().saturating_mul(volumes)),
         }
     }

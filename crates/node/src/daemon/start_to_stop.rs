@@ -13,12 +13,14 @@ use tracing::{Instrument as _, Span, info, info_span};
 
 use super::StartError;
 use super::links_services::{Node, ToldOfStore, settings};
-use super::ports::Bound;
+use super::ports::{Bound, OpenedPorts};
 use super::process_limits::ClientShares;
 use super::stop_deadlines::{self, Deadline};
 use crate::activity::NodeActivity;
+use crate::disk_balancer::{DiskBalancer, DiskBalancerParts};
 use crate::http::Periods;
 use crate::identity::Identity;
+use crate::metrics_sinks;
 use crate::namenode::{NameNodes, NameNodesParts};
 use crate::outliers::Outliers;
 use crate::recovery::BlockRecovery;
@@ -50,6 +52,8 @@ pub(super) struct Machinery {
     pub(super) xceivers: XceiverShared,
     /// What clients may have open.
     pub(super) shares: ClientShares,
+    /// Ports that root opened.
+    pub(super) opened: Arc<OpenedPorts>,
 }
 
 /// A node whose volumes and ports are open; it serves nothing yet.
@@ -80,7 +84,7 @@ impl Opened {
         let shared = shared.unwrap_or_else(|| StoreShared::alone(wanted.write_memory));
         let protection = machinery.protection.clone().map(|p| p as StoreProtection);
         let store = Store::open_sharing(wanted, events, shared, protection).await?;
-        match Bound::new(&config, shutdown).await {
+        match Bound::new(&config, &machinery.opened, shutdown).await {
             Ok(bound) => Ok(Self {
                 span,
                 config,
@@ -132,6 +136,23 @@ fn introduce(config: &Configuration, store: &Store, bound: &Bound) -> Identity {
         "storage node starts"
     );
     identity
+}
+
+/// What carries out plans of `hdfs diskbalancer`.
+fn disk_balancer(
+    (store, config, namenodes): (Store, SharedConfig, NameNodes),
+    start: StartOption,
+    (tasks, stop): (TaskTracker, CancellationToken),
+) -> DiskBalancer {
+    DiskBalancer::new(DiskBalancerParts {
+        store,
+        config,
+        // The NameNode drops the old place itself when it hears of the new one.
+        tell: Arc::new(move |moved| namenodes.notify_finalized(&moved.block, &moved.storage, None)),
+        in_special_state: start != StartOption::Regular,
+        tasks,
+        stop,
+    })
 }
 
 /// A node whose services run.
@@ -203,6 +224,8 @@ impl Running {
             machinery.xceivers.clone(),
         );
         Outliers::configure(&current, xceivers.peer_times(), &store);
+        let balancing = (store.clone(), config.clone(), namenodes.clone());
+        let disk_balancer = disk_balancer(balancing, start, (tasks.clone(), stop.child_token()));
         let node = Arc::new(Node {
             config,
             local,
@@ -214,6 +237,7 @@ impl Running {
             identity: own,
             recovery: OnceLock::new(),
             outliers: Outliers::default(),
+            disk_balancer,
             rpc_stats: Arc::default(),
             periods: Periods::default(),
             snapshots: Snapshots::of(&current),
@@ -243,6 +267,13 @@ impl Running {
     fn serve(&self, news: mpsc::Receiver<StoreEvent>, xceivers: Xceivers, bound: Bound) {
         let namenodes = self.namenodes.clone();
         let events = async move { namenodes.serve_store_events(news).await };
+        if let Some(listener) = bound.domain {
+            let path = listener.path().display().to_string();
+            let domain = crate::xceiver::serve_domain(xceivers.clone(), listener);
+            self.span
+                .in_scope(|| info!(path, "clients of this host are served at a domain socket"));
+            self.carry("domain socket", domain);
+        }
         let transfer = crate::xceiver::serve(xceivers, bound.xfer);
         let stop = self.node.stop.child_token();
         let counts = Arc::clone(&self.node.rpc_stats);
@@ -262,8 +293,27 @@ impl Running {
         self.carry("data transfer port", transfer);
         self.carry("RPC port", rpc);
         self.take_snapshots();
+        self.push_metrics();
         if self.machinery.store.is_some() {
             self.machinery.xceivers.introduce(&self.node.store);
+        }
+    }
+
+    /// Pushes metrics to each sink. A defect there ends nothing else, and it begins again.
+    fn push_metrics(&self) {
+        let (node, config) = (Arc::clone(&self.node), self.node.config.current());
+        let records: Arc<dyn Fn() -> _ + Send + Sync> =
+            Arc::new(move || crate::http::records(&*node));
+        let name = config.node_name().map(ToString::to_string);
+        for sink in config.metrics_sinks().sinks {
+            let (records, name) = (Arc::clone(&records), name.clone());
+            let (stop, ended) = (self.node.stop.clone(), self.node.stop.clone());
+            let begin = move || {
+                let records = Arc::clone(&records);
+                metrics_sinks::push(records, name.clone(), sink.clone(), stop.clone())
+            };
+            let service = hayloft_io::unbroken("sink of metrics", ended.cancelled_owned(), begin);
+            self.tasks.spawn(service.instrument(self.span.clone()));
         }
     }
 

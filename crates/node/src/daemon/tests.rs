@@ -25,7 +25,12 @@ fn config(dir: &Path, more: &[(&str, &str)]) -> SharedConfig {
 
 async fn start(config: SharedConfig) -> Result<(), StartError> {
     let stop = CancellationToken::new();
-    let running = run(config, StartOption::Regular, stop.clone());
+    let running = run(
+        config,
+        StartOption::Regular,
+        OpenedPorts::default(),
+        stop.clone(),
+    );
     tokio::select! {
         outcome = running => outcome,
         () = async {
@@ -59,7 +64,12 @@ async fn virtual_nodes_have_a_directory_and_ports_each() {
         ],
     );
     let stop = CancellationToken::new();
-    let running = tokio::spawn(run(config, StartOption::Regular, stop.clone()));
+    let running = tokio::spawn(run(
+        config,
+        StartOption::Regular,
+        OpenedPorts::default(),
+        stop.clone(),
+    ));
     for address in [a, b] {
         for _ in 0..100 {
             if TcpStream::connect(&address).await.is_ok() {
@@ -144,4 +154,42 @@ fn a_process_ends_well_when_any_of_its_nodes_was_told_to_stop() {
     assert!(verdict(vec![failed(), failed()], &stop).is_err());
     stop.cancel();
     assert!(verdict(vec![failed(), failed()], &stop).is_ok());
+}
+
+/// The second would take the socket of the first from its clients.
+#[tokio::test(flavor = "multi_thread")]
+async fn virtual_nodes_do_not_share_a_domain_socket() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let shared = [
+        ("hayloft.nodes", "a,b"),
+        ("dfs.client.read.shortcircuit", "true"),
+        ("dfs.domain.socket.path", "/run/hayloft-test/dn.sock"),
+    ];
+    let said = refusal(config(dir.path(), &shared)).await;
+    assert!(
+        said.contains("/run/hayloft-test/dn.sock") && said.contains("put _PORT in the path"),
+        "{said}"
+    );
+    assert!(!dir.path().join("data").exists(), "nothing is opened");
+}
+
+/// The directory of temporary files is everyone's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_domain_socket_where_others_may_write_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let below = dir.path().join("below");
+    std::fs::create_dir(&below).expect("created");
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+    std::fs::set_permissions(dir.path(), everyone).expect("set");
+    let path = below.join("dn._PORT").display().to_string();
+    let unsafe_path = [
+        ("dfs.client.domain.socket.data.traffic", "true"),
+        ("dfs.domain.socket.path", path.as_str()),
+    ];
+    let said = refusal(config(dir.path(), &unsafe_path)).await;
+    let todo = format!("chmod o-w {}", dir.path().display());
+    for part in ["dfs.domain.socket.path", "dn.", todo.as_str()] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("_PORT"), "the port is in it: {said}");
 }
