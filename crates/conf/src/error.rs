@@ -80,7 +80,7 @@ pub enum ConfigError {
     /// Protection is demanded that this version does not have.
     #[error(
         "{key} = '{value}' ({place}) demands {what}, which this version does not have: \
-         it refuses to serve data unprotected; use Apache's DataNode on this host until it does"
+         it refuses to serve data unprotected; {instead}"
     )]
     Unprotected {
         /// Key that demands it.
@@ -91,6 +91,8 @@ pub enum ConfigError {
         place: String,
         /// The protection, in words.
         what: &'static str,
+        /// What to do.
+        instead: &'static str,
     },
 }
 

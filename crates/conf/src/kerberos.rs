@@ -76,9 +76,9 @@ impl Configuration {
         let open = ports.into_iter().find(|key| open(self.get(key).port))?;
         Some(format!(
             "{} is kerberos, but any user of this host could open the port of {}: give it a port \
-             below {PRIVILEGED_BELOW} and start the node as root or with systemd's \
-             AmbientCapabilities=CAP_NET_BIND_SERVICE; for the data port {} serves as well, and \
-             for the web port {} = HTTPS_ONLY",
+             below {PRIVILEGED_BELOW} and start the node as root with HDFS_DATANODE_SECURE_USER, \
+             or with systemd's AmbientCapabilities=CAP_NET_BIND_SERVICE; for the data port {} \
+             serves as well, and for the web port {} = HTTPS_ONLY",
             keys::SECURITY_AUTHENTICATION.name(),
             open.name(),
             keys::DATA_TRANSFER_PROTECTION.name(),

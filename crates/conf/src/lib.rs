@@ -17,26 +17,35 @@
 //! | `running_configuration` | the snapshot of now, and reading the files again |
 //! | `namenodes`, `web_address` | name services, addresses of NameNodes and of their pages |
 //! | `virtual_nodes` | several nodes in one process, a configuration for each |
+//! | `domain_socket` | whether clients of this host have a socket, and where |
 //! | `kerberos` | what a node with Kerberos needs besides |
 //! | `transfer_protection` | protection of data transfer that is not served |
 //! | `review` | what the files ask for that is not done here: warnings, refusals |
+//! | `metrics_sinks` | where metrics are pushed to: `hadoop-metrics2.properties` |
+//! | `read_java_files` | files of Java's and of the shell: keys and values, words |
 //! | `unsupported` | the keys without effect, and what a JVM's files ask for |
-//! | `print` | reports |
+//! | `print`, `secrets` | reports, and what they do not show |
+//! | [`patterns`] | regular expressions, compiled once |
 
 mod address;
 mod choice;
 mod configuration;
 mod data_dir;
+mod domain_socket;
 mod error;
 mod kerberos;
 mod key;
 pub mod keys;
+mod metrics_sinks;
 mod namenodes;
 mod node_name;
 mod origin;
+pub mod patterns;
 mod print;
+mod read_java_files;
 mod review;
 mod running_configuration;
+mod secrets;
 mod substitute;
 #[cfg(test)]
 mod tests;
@@ -56,6 +65,7 @@ pub use configuration::Configuration;
 pub use data_dir::{CapacityRatio, DataDir};
 pub use error::ConfigError;
 pub use key::{AnyKey, Key};
+pub use metrics_sinks::{MetricsSink, MetricsSinks, SinkFilter, SinkTarget};
 pub use namenodes::{NameNodeAddr, NameService, namenodes};
 pub use node_name::{NodeName, VIRTUAL_NODES_MAX};
 pub use origin::Origin;

@@ -15,7 +15,7 @@ use super::unsupported;
 pub struct Setting {
     /// Name in configuration files.
     pub key: &'static str,
-    /// Text after substitution.
+    /// Text after substitution, unless it is a secret.
     pub value: String,
     /// `default`, `command line`, `reconfigured` or `file:line`.
     pub source: String,
@@ -35,20 +35,18 @@ impl Configuration {
     /// Every key of the table, in its order.
     #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
-        keys::all().map(|key| self.setting(key)).collect()
-    }
-
-    fn setting(&self, key: &AnyKey) -> Setting {
-        Setting {
+        let shown = self.shown();
+        let setting = |key: &AnyKey| Setting {
             key: key.name,
-            value: self.text(key.name).unwrap_or_default(),
+            value: shown(key.name),
             source: self.origin(key.name).to_string(),
             default: key.default,
             kind: key.kind,
             unit: key.unit.name(),
             reconfigurable: key.reconfigurable,
             doc: key.doc,
-        }
+        };
+        keys::all().map(setting).collect()
     }
 
     /// Every key as `key = value`, each below a comment with its doc and origin.
@@ -75,14 +73,11 @@ impl Configuration {
         if !others.is_empty() {
             out.push_str("# Set, and not read by the node itself:\n");
         }
+        let shown = self.shown();
         for name in others {
             let origin = self.origin(name);
             debug_assert_ne!(origin, Origin::Default);
-            let _ = writeln!(
-                out,
-                "{name} = {}  [{origin}]",
-                self.text(name).unwrap_or_default()
-            );
+            let _ = writeln!(out, "{name} = {}  [{origin}]", shown(name));
         }
         out
     }

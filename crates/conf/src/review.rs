@@ -4,6 +4,7 @@ use super::configuration::Configuration;
 use super::data_dir::CapacityRatio;
 use super::error::ConfigError;
 use super::keys;
+use super::transfer_protection::Unserved;
 use super::unsupported::{self, Unsupported};
 use super::volume_keys::{OfVolumes, names_for};
 
@@ -29,8 +30,10 @@ impl Configuration {
     pub fn warnings(&self) -> Vec<String> {
         let mut lines = self.notes().to_vec();
         lines.extend(self.ram_disks());
+        lines.extend(self.half_a_domain_socket());
         lines.extend(self.of_no_volume());
         lines.extend(self.shares_of_no_volume());
+        lines.extend(self.metrics_sinks().warnings);
         lines.extend(self.unsupported_keys().map(|(name, entry)| {
             format!(
                 "{name} ({}) has no effect: {}",
@@ -152,16 +155,15 @@ impl Configuration {
             &authentication
         };
         let other = !authentication.eq_ignore_ascii_case("simple") && !self.has_kerberos();
-        let demanded = other.then_some((
-            keys::SECURITY_AUTHENTICATION.name(),
-            "an authentication other than simple and kerberos",
-        ));
+        let what = "an authentication other than simple and kerberos";
+        let demanded = other.then_some(Unserved::of(keys::SECURITY_AUTHENTICATION.name(), what));
         match demanded.or_else(|| self.unserved_transfer_protection()) {
-            Some((key, what)) => Err(ConfigError::Unprotected {
+            Some(Unserved { key, what, instead }) => Err(ConfigError::Unprotected {
                 key,
                 value: self.text(key).unwrap_or_default(),
                 place: self.origin(key).to_string(),
                 what,
+                instead,
             }),
             None => Ok(()),
         }
@@ -225,14 +227,14 @@ mod tests {
             ("dfs.heartbeat.interval", "5"),
         ]);
         assert_eq!(quiet.warnings(), Vec::<String>::new());
-        let asked = config(&[("dfs.domain.socket.path", "/run/dn")]).warnings();
+        let asked = config(&[("dfs.datanode.pmem.cache.dirs", "/pmem")]).warnings();
         assert_eq!(asked.len(), 1);
-        assert!(asked[0].contains("dfs.domain.socket.path") && asked[0].contains("short-circuit"));
+        assert!(asked[0].contains("dfs.datanode.pmem.cache.dirs") && asked[0].contains("cache"));
     }
 
     #[test]
     fn switched_off_is_what_it_is_anyway() {
-        let off = config(&[("dfs.disk.balancer.enabled", "false")]);
+        let off = config(&[("dfs.datanode.sync.behind.writes.in.background", "true")]);
         assert_eq!(off.warnings(), Vec::<String>::new());
     }
 

@@ -1,20 +1,36 @@
 //! Protection of data transfer that the files ask for, and this version has not.
 
 use super::configuration::Configuration;
+use super::key::Key;
 use super::keys;
 
-/// Resolvers that Apache's node uses when none is set: they say what the other keys say.
-const PLAIN_RESOLVERS: [&str; 2] = [
-    "org.apache.hadoop.hdfs.protocol.datatransfer.TrustedChannelResolver",
-    "org.apache.hadoop.security.SaslPropertiesResolver",
-];
+/// Trusts no one without proof: the default.
+const TRUSTS_NONE: &str = "org.apache.hadoop.hdfs.protocol.datatransfer.TrustedChannelResolver";
 
-/// Keys that name a resolver.
-const RESOLVERS: [&str; 3] = [
-    keys::TRUSTED_CHANNELS.name(),
-    keys::TRANSFER_PROPERTIES.name(),
-    "hadoop.security.saslproperties.resolver.class",
-];
+/// Says what the keys of protection say, for every peer: the default.
+const SAME_FOR_ALL: &str = "org.apache.hadoop.security.SaslPropertiesResolver";
+
+/// Gives some ports of NameNodes a protection of their own. For the data port, and as a client, it
+/// says what the default says.
+const BY_PORT: &str = "org.apache.hadoop.security.IngressPortBasedResolver";
+
+/// What a key asks for and this version does not do.
+pub(super) struct Unserved {
+    /// The key.
+    pub(super) key: &'static str,
+    /// What it asks for.
+    pub(super) what: &'static str,
+    /// What to do.
+    pub(super) instead: &'static str,
+}
+
+impl Unserved {
+    /// Protection that Apache's node has.
+    pub(super) fn of(key: &'static str, what: &'static str) -> Self {
+        let instead = "use Apache's DataNode on this host until it does";
+        Self { key, what, instead }
+    }
+}
 
 /// Qualities of SASL.
 const QUALITIES: [&str; 3] = ["authentication", "integrity", "privacy"];
@@ -30,54 +46,86 @@ impl Configuration {
         names.map(str::to_ascii_lowercase).collect()
     }
 
-    /// The key whose protection of data transfer is not served, and what it asks for.
-    pub(super) fn unserved_transfer_protection(&self) -> Option<(&'static str, &'static str)> {
+    /// The key whose protection of data transfer, or of RPC with tokens, is not served.
+    pub(super) fn unserved_transfer_protection(&self) -> Option<Unserved> {
+        let other = |key, what| Some(Unserved::of(key, what));
         let qualities = self.transfer_qualities();
         let served = |name: &String| QUALITIES.contains(&name.as_str());
         if !qualities.iter().all(served) {
             let what = "a protection other than authentication, integrity and privacy";
-            return Some((keys::DATA_TRANSFER_PROTECTION.name(), what));
+            return other(keys::DATA_TRANSFER_PROTECTION.name(), what);
         }
         let proves = self.has_kerberos() || self.get(&keys::ENCRYPT_DATA_TRANSFER);
         if !qualities.is_empty() && !proves {
             let what = "a protection that needs Kerberos, without which all goes in clear";
-            return Some((keys::DATA_TRANSFER_PROTECTION.name(), what));
+            return other(keys::DATA_TRANSFER_PROTECTION.name(), what);
         }
         let algorithm = self.get(&keys::ENCRYPT_ALGORITHM);
         if algorithm.is_some_and(|name| !["3des", "rc4"].contains(&name.as_str())) {
-            return Some((
-                keys::ENCRYPT_ALGORITHM.name(),
-                "a cipher other than 3des and rc4",
-            ));
+            let what = "a cipher other than 3des and rc4";
+            return other(keys::ENCRYPT_ALGORITHM.name(), what);
         }
         let suite = self.get(&keys::ENCRYPT_CIPHER_SUITES);
         if suite.is_some_and(|name| name != "AES/CTR/NoPadding") {
-            return Some((
-                keys::ENCRYPT_CIPHER_SUITES.name(),
-                "a cipher other than AES/CTR/NoPadding",
-            ));
+            let what = "a cipher other than AES/CTR/NoPadding";
+            return other(keys::ENCRYPT_CIPHER_SUITES.name(), what);
         }
         if ![128, 192, 256].contains(&self.get(&keys::ENCRYPT_KEY_BITS)) {
-            return Some((
-                keys::ENCRYPT_KEY_BITS.name(),
-                "keys of AES that have not 128, 192 or 256 bits",
-            ));
+            let what = "keys of AES that have not 128, 192 or 256 bits";
+            return other(keys::ENCRYPT_KEY_BITS.name(), what);
         }
-        let set = |name: &str| self.text(name).filter(|value| !value.is_empty());
-        let other = |name: &&&str| {
-            set(name).is_some_and(|class| !PLAIN_RESOLVERS.contains(&class.as_str()))
+        let mechanism = self.get(&keys::SASL_MECHANISM);
+        if mechanism.is_some_and(|name| name != "DIGEST-MD5") {
+            let what = "a mechanism of SASL other than DIGEST-MD5";
+            return other(keys::SASL_MECHANISM.name(), what);
+        }
+        if self.get(&keys::DOWNSTREAM_QUALITY) {
+            let what = "another protection for the rest of a pipeline";
+            return other(keys::DOWNSTREAM_QUALITY.name(), what);
+        }
+        self.unserved_resolver()
+    }
+
+    /// The key with a class that tells peers apart by their addresses. Lists of Apache's classes
+    /// that are missing, or cannot be read, tell less apart than their names say, and without a
+    /// word: such a black list trusts everyone.
+    fn unserved_resolver(&self) -> Option<Unserved> {
+        let is_other = |key: &Key<Option<String>>, served: &[&str]| {
+            let class = self.get(key);
+            class.is_some_and(|class| !served.contains(&class.as_str()))
         };
-        if let Some(key) = RESOLVERS.iter().find(other) {
-            return Some((key, "a class that decides who is trusted without proof"));
+        if is_other(&keys::TRUSTED_CHANNELS, &[TRUSTS_NONE]) {
+            return Some(Unserved {
+                key: keys::TRUSTED_CHANNELS.name(),
+                what: "a class that decides who is trusted without proof",
+                instead: "unset it on every node and client, so that each proves who it is",
+            });
         }
-        let mechanism = "hadoop.security.sasl.mechanism";
-        if set(mechanism).is_some_and(|name| name != "DIGEST-MD5") {
-            return Some((mechanism, "a mechanism of SASL other than DIGEST-MD5"));
+        let of_peers = [&keys::TRANSFER_PROPERTIES, &keys::RPC_PROPERTIES];
+        let of_peers = of_peers.into_iter();
+        let mut of_peers = of_peers.filter(|key| is_other(key, &[SAME_FOR_ALL, BY_PORT]));
+        if let Some(key) = of_peers.next() {
+            return Some(Unserved {
+                key: key.name(),
+                what: "a class that decides whose protection differs",
+                instead: "unset it, and have dfs.data.transfer.protection and \
+                          hadoop.rpc.protection say what the strictest of its peers have",
+            });
         }
-        self.get(&keys::DOWNSTREAM_QUALITY).then_some((
-            keys::DOWNSTREAM_QUALITY.name(),
-            "another protection for the rest of a pipeline",
-        ))
+        if self.get(&keys::RPC_PROPERTIES).as_deref() != Some(BY_PORT) {
+            return None;
+        }
+        let differing = self.get(&keys::INGRESS_PORTS).unwrap_or_default();
+        let differing: Vec<_> = differing.split(',').map(str::trim).collect();
+        let nodes = self.virtual_nodes().unwrap_or_default();
+        let all = nodes.iter().map(|node| &node.config).chain([self]);
+        let mut own = all.map(|node| node.get(&keys::DATANODE_IPC_ADDRESS).port);
+        own.any(|port| differing.iter().any(|text| text.parse() == Ok(port)))
+            .then_some(Unserved {
+                key: keys::INGRESS_PORTS.name(),
+                what: "another protection for the RPC port of this node",
+                instead: "take that port out, and set hadoop.rpc.protection for it",
+            })
     }
 }
 
@@ -100,11 +148,16 @@ mod tests {
                 "AES/CTR/NoPadding",
             ),
             ("dfs.encrypt.data.transfer.cipher.key.bitlength", "256"),
-            ("dfs.trustedchannel.resolver.class", PLAIN_RESOLVERS[0]),
+            ("dfs.trustedchannel.resolver.class", TRUSTS_NONE),
             (
                 "dfs.data.transfer.saslproperties.resolver.class",
-                PLAIN_RESOLVERS[1],
+                SAME_FOR_ALL,
             ),
+            ("dfs.data.transfer.saslproperties.resolver.class", BY_PORT),
+            ("hadoop.security.saslproperties.resolver.class", BY_PORT),
+            ("hadoop.security.saslproperties.resolver.class", ""),
+            ("hadoop.security.sasl.mechanism", "DIGEST-MD5"),
+            ("ingress.port.sasl.configured.ports", "9867"),
         ] {
             assert_eq!(refused(&[(key, value)]), None);
         }
@@ -122,15 +175,58 @@ mod tests {
             ),
             ("dfs.encrypt.data.transfer.cipher.key.bitlength", "64"),
             ("dfs.trustedchannel.resolver.class", "Whitelist"),
+            ("dfs.trustedchannel.resolver.class", SAME_FOR_ALL),
             (
                 "dfs.data.transfer.saslproperties.resolver.class",
                 "Whitelist",
             ),
+            ("hadoop.security.saslproperties.resolver.class", "Whitelist"),
             ("hadoop.security.sasl.mechanism", "SCRAM-SHA-256"),
             ("dfs.encrypt.data.overwrite.downstream.derived.qop", "true"),
         ] {
             let why = refused(&[(key, value)]).unwrap_or_default();
             assert!(why.contains(key) && why.contains(value), "{key}: {why}");
+        }
+    }
+
+    #[test]
+    fn who_tells_peers_apart_is_refused_with_what_to_do() {
+        for (class, what, instead) in [
+            (
+                "dfs.trustedchannel.resolver.class",
+                "who is trusted without proof",
+                "unset it on every node and client",
+            ),
+            (
+                "hadoop.security.saslproperties.resolver.class",
+                "whose protection differs",
+                "unset it, and have dfs.data.transfer.protection",
+            ),
+        ] {
+            let why = refused(&[(class, "org.example.BlackList")]).unwrap_or_default();
+            assert!(why.contains(what) && why.contains(instead), "{why}");
+        }
+    }
+
+    #[test]
+    fn ports_of_namenodes_may_have_a_protection_of_their_own_and_ours_may_not() {
+        let by_port = ("hadoop.security.saslproperties.resolver.class", BY_PORT);
+        let ports = |ports| ("ingress.port.sasl.configured.ports", ports);
+        assert_eq!(refused(&[by_port, ports("8020, 9000")]), None);
+        let own = ("dfs.datanode.ipc.address", "0.0.0.0:1867");
+        for properties in [
+            &[by_port, ports("8020, 9867")][..],
+            &[by_port, ports("1867"), own],
+            &[
+                by_port,
+                ports("1868"),
+                own,
+                ("hayloft.nodes", "a,b"),
+                ("dfs.datanode.data.dir", "/d"),
+            ],
+        ] {
+            let why = refused(properties).unwrap_or_default();
+            assert!(why.contains("take that port out"), "{properties:?}: {why}");
         }
     }
 }

@@ -4,10 +4,7 @@
 //!   reads
 //! - `flags`: flags and agents of the JVM, in the environment and in the scripts that set it
 //! - `jvm_only_files`: what stands beside Hadoop's configuration files and only a JVM reads
-//! - `read_java_files`: files of Java's and of the shell: lines that go on, keys and values,
-//!   words
 //! - `log4j`: `log4j.properties`: appenders that send lines somewhere else than to a file
-//! - `metrics`: `hadoop-metrics2.properties`: sinks to which a JVM pushes its metrics
 //!
 //! A key set by an operator must do what it says or be answered. The start warns about these when
 //! they are set to something else than Apache's default. What demands protection that is not there
@@ -21,8 +18,6 @@ mod jvm_only_files;
 #[cfg(test)]
 mod jvm_only_files_tests;
 mod log4j;
-mod metrics;
-mod read_java_files;
 
 use std::sync::LazyLock;
 
@@ -72,10 +67,10 @@ impl Group {
     }
 }
 
-const SHORT_CIRCUIT: &str = "short-circuit reads are not served; clients read over TCP";
+const SHORT_CIRCUIT: &str = "descriptors are passed over dfs.domain.socket.path, and shared memory \
+    is in no file";
 const CACHING: &str = "cache directives are not carried out";
 const LAZY_PERSIST: &str = "LAZY_PERSIST files go to disk at once";
-const DISK_BALANCER: &str = "disk balancer plans are refused";
 const HTTP: &str = "the web port has no such setting yet";
 const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
 const RECONNECT: &str = "the node tries to reach a NameNode for ever";
@@ -107,9 +102,7 @@ impl Unsupported {
 /// Keys that only nodes read, and others of `hdfs-site.xml`.
 static DATANODE: &[Group] = &[
     ignoring(SHORT_CIRCUIT).of(&[
-        "dfs.domain.socket.path=",
         "dfs.datanode.shared.file.descriptor.paths=/dev/shm,/tmp",
-        "dfs.client.domain.socket.data.traffic=false",
         "dfs.block.local-path-access.user=",
         "dfs.short.circuit.shared.memory.watcher.interrupt.check.ms=60000",
     ]),
@@ -122,13 +115,6 @@ static DATANODE: &[Group] = &[
         "dfs.datanode.cache.revocation.timeout.ms=900000",
         "dfs.datanode.cache.revocation.polling.ms=500",
         "dfs.cachereport.intervalMsec=10000",
-    ]),
-    ignoring(DISK_BALANCER).of(&[
-        "dfs.disk.balancer.plan.valid.interval=1d",
-        "dfs.disk.balancer.max.disk.throughputInMBperSec=10",
-        "dfs.disk.balancer.max.disk.errors=5",
-        "dfs.disk.balancer.block.tolerance.percent=10",
-        "dfs.disk.balancer.plan.threshold.percent=10",
     ]),
     ignoring(HTTP).of(&["dfs.datanode.http.internal-proxy.port=0"]),
     ignoring(JAVA_CLASS).of(&["dfs.datanode.plugins=", "dfs.datanode.fsdataset.factory="]),
@@ -168,7 +154,6 @@ static DATANODE: &[Group] = &[
     ]),
     ignoring("faults are injected by the lab only")
         .of(&["dfs.datanode.enable.fileio.fault.injection=false"]),
-    ignoring(DISK_BALANCER).of(&["dfs.disk.balancer.enabled=true|false"]),
     ignoring(RECONNECT).of(&[
         "ipc.client.connect.max.retries=10",
         "ipc.client.connect.retry.interval=1000",

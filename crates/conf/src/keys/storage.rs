@@ -131,4 +131,10 @@ keys! {
         "Whether disk balancer plans are accepted.").reconfigurable();
     DISK_BALANCER_PLAN_VALID: Duration = ("dfs.disk.balancer.plan.valid.interval", "1d",
         "Age to which such a plan is accepted.").millis().reconfigurable();
+    DISK_BALANCER_BANDWIDTH: i64 = ("dfs.disk.balancer.max.disk.throughputInMBperSec", "10",
+        "MiB a second that the disk balancer moves, unless its plan says another number.");
+    DISK_BALANCER_MAX_ERRORS: i64 = ("dfs.disk.balancer.max.disk.errors", "5",
+        "Failed moves that a step of a plan bears, unless it says another number.");
+    DISK_BALANCER_TOLERANCE: i64 = ("dfs.disk.balancer.block.tolerance.percent", "10",
+        "Per cent of a step that may be missing or too much, unless it says another number.");
 }

@@ -69,7 +69,8 @@ keys! {
     ENCRYPT_DATA_TRANSFER: bool = ("dfs.encrypt.data.transfer", "false",
         "Data transfer is encrypted, with keys that NameNodes hand out beside block tokens.");
     ENCRYPT_ALGORITHM: Option<String> = ("dfs.encrypt.data.transfer.algorithm", "",
-        "Cipher towards other nodes where AES is not agreed on: `3des` or `rc4`.");
+        "Cipher of encrypted data transfer where AES is not agreed on: `3des` or `rc4`. With \
+         `3des` clients are offered no other, and else both.");
     ENCRYPT_CIPHER_SUITES: Option<String> = ("dfs.encrypt.data.transfer.cipher.suites", "",
         "`AES/CTR/NoPadding` where clients and nodes agree on it; far cheaper than the others.");
     ENCRYPT_KEY_BITS: u32 = ("dfs.encrypt.data.transfer.cipher.key.bitlength", "128",
@@ -82,6 +83,14 @@ keys! {
         "Who is trusted without proof. A node does not start with a class of one's own.");
     TRANSFER_PROPERTIES: Option<String> = ("dfs.data.transfer.saslproperties.resolver.class", "",
         "Whose protection differs. A node does not start with a class of one's own.");
+    RPC_PROPERTIES: Option<String> = ("hadoop.security.saslproperties.resolver.class", "",
+        "Whose protection of RPC differs; that of data transfer, too, unless its own key is set. \
+         A node starts with the default class or IngressPortBasedResolver.");
+    INGRESS_PORTS: Option<String> = ("ingress.port.sasl.configured.ports", "",
+        "Ports to which IngressPortBasedResolver gives a protection of their own. A node does not \
+         start if its RPC port is among them.");
+    SASL_MECHANISM: Option<String> = ("hadoop.security.sasl.mechanism", "",
+        "Mechanism of SASL with tokens and keys. A node starts with `DIGEST-MD5` alone.");
     DOWNSTREAM_QUALITY: bool = ("dfs.encrypt.data.overwrite.downstream.derived.qop", "false",
         "Another protection for the rest of a pipeline. A node does not start with it.");
 }

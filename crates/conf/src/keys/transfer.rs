@@ -21,6 +21,13 @@ keys! {
         "Socket send buffer; 0 leaves it to the system.").bytes().max(1 << 30);
     TRANSFER_RECV_BUFFER: u32 = ("dfs.datanode.transfer.socket.recv.buffer.size", "0",
         "Socket receive buffer; 0 leaves it to the system.").bytes().max(1 << 30);
+    DOMAIN_SOCKET_PATH: Option<String> = ("dfs.domain.socket.path", "",
+        "Socket for clients of this host; `_PORT` stands for the data transfer port. It is there \
+         when one of the next two keys is true. Only root and the node may write above it.");
+    SHORT_CIRCUIT_READS: bool = ("dfs.client.read.shortcircuit", "false",
+        "Clients of this host get the files of replicas, and read without the node.");
+    DOMAIN_DATA_TRAFFIC: bool = ("dfs.client.domain.socket.data.traffic", "false",
+        "Clients of this host transfer data over the socket.");
     TRANSFER_TCP_NODELAY: bool = ("dfs.data.transfer.server.tcpnodelay", "true",
         "TCP_NODELAY on data connections.");
     LOCAL_UNPACED: bool = ("hayloft.transfer.local.unpaced", "true",

@@ -239,6 +239,26 @@ fn a_replication_of_nothing_is_no_reason_not_to_start() {
 }
 
 #[test]
+fn reports_show_no_secrets() {
+    let config = Configuration::from_properties([
+        ("my.password", "hunter2"),
+        ("my.url", "x?p=${my.password}"),
+        ("my.user", "ann"),
+        (keys::DATANODE_HOSTNAME.name(), "${my.password}"),
+    ]);
+    let config = config.expect("valid");
+    let text = config.to_text();
+    let shown = |line: &str| text.contains(line);
+    assert!(
+        shown("my.user = ann") && shown("my.password = <redacted>"),
+        "{text}"
+    );
+    let settings = config.settings();
+    let values: String = settings.into_iter().map(|of| of.value).collect();
+    assert!(!(text + &values).contains("hunter2"));
+}
+
+#[test]
 fn per_volume_keys() {
     let config = Configuration::from_properties([
         ("dfs.datanode.data.dir", "[SSD]/a,[SSD]/b,/c"),

@@ -72,9 +72,11 @@ fn every_key_has_an_effect_or_says_that_it_has_none() {
     sources(&root.join("../node/src"), &mut used);
     sources(&root.join("../client/src"), &mut used);
     for file in [
+        "domain_socket.rs",
         "kerberos.rs",
         "namenodes.rs",
         "review.rs",
+        "secrets.rs",
         "transfer_protection.rs",
         "virtual_nodes.rs",
         "volume_settings.rs",

@@ -41,9 +41,12 @@ pub(super) static COMMON: &[Group] = &[
         .of(&["hadoop.security.impersonation.provider.class="]),
     ignoring(LOGIN).of(&["hadoop.kerberos.="]),
     ignoring(NO_RESOLVER).of(&[
-        "hadoop.security.saslproperties.resolver.class=",
-        "hadoop.security.sasl.=",
+        "hadoop.security.sasl.fixedwhitelist.file=",
+        "hadoop.security.sasl.variablewhitelist.=",
+        "hadoop.rpc.protection.non-whitelist=",
     ]),
+    ignoring("DIGEST-MD5 asks for nothing else")
+        .of(&["hadoop.security.sasl.CustomizedCallbackHandler.class="]),
     ignoring(NO_FALLBACK).of(&["ipc.client.fallback-to-simple-auth-allowed=false"]),
     ignoring(SASL_RETRIES).of(&["ipc.client.connect.max.retries.on.sasl=5"]),
     // Names and sockets.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::read_java_files::{lines, read, shown, words};
+use crate::read_java_files::{lines, read, shown, words};
 
 /// Variables whose words a DataNode's JVM gets.
 const VARIABLES: [&str; 5] = [

@@ -48,7 +48,7 @@ fn sinks_that_would_get_nothing_are_named_once() {
                 datanode.sink.nothing.period=10\nnamenode.sink.x.class=X\n";
     let lines = missed(&[("hadoop-metrics2.properties", text)], &[]);
     assert_eq!(lines.len(), 2, "{lines:#?}");
-    let ganglia = "hadoop-metrics2.properties:2: the sink ganglia (org.example.GangliaSink) gets \
+    let ganglia = "hadoop-metrics2.properties:1: the sink ganglia (org.example.GangliaSink) gets \
                    nothing";
     assert!(
         lines[0].starts_with(ganglia) && lines[0].contains("/prom or /jmx"),

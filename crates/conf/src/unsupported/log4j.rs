@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::flags::Flag;
-use super::read_java_files::{Property, properties, read, shown};
+use crate::read_java_files::{Property, properties, read, shown};
 
 /// Appenders whose lines a service manager gets from a node's stderr, and those of Hadoop that
 /// send nothing.

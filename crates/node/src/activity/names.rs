@@ -23,6 +23,8 @@ macro_rules! named {
 named! {
     /// What is counted.
     Count {
+        /// Requests for the files of a replica, to be read without the node.
+        BlocksGetLocalPathInfo,
         /// Replicas that were sent to other nodes on order.
         BlocksReplicated,
         /// Reads by peers on this machine.

@@ -2,42 +2,10 @@
 
 use std::fmt::Write as _;
 
-use hayloft_conf::{Configuration, keys};
-use regex::Regex;
+use hayloft_conf::Configuration;
 use serde_json::{Value, json};
 
-use super::patterns;
 use crate::daemonlog::{self, LogLevels};
-
-/// What stands for a secret.
-const REDACTED: &str = "<redacted>";
-
-/// Which properties have secrets in their values.
-struct Secrets(Vec<Option<Regex>>);
-
-impl Secrets {
-    fn of(config: &Configuration) -> Self {
-        let list = config.get(&keys::SENSITIVE_CONFIG_KEYS);
-        let all = list.split([',', '\n']).map(str::trim);
-        Self(
-            all.filter(|one| !one.is_empty())
-                .map(patterns::compiled)
-                .collect(),
-        )
-    }
-
-    /// A pattern that is none stands for every name.
-    fn are_named(&self, name: &str) -> bool {
-        let mut all = self.0.iter();
-        all.any(|of| of.as_ref().is_none_or(|of| of.is_match(name)))
-    }
-
-    /// By its name, or because another one's value is in it.
-    fn are_in(&self, config: &Configuration, name: &str) -> bool {
-        let mut referred = config.referred_by(name).into_iter();
-        self.are_named(name) || referred.any(|name| self.are_named(&name))
-    }
-}
 
 /// A property as `/conf` shows it.
 struct Shown {
@@ -52,13 +20,9 @@ fn shown(config: &Configuration) -> Vec<Shown> {
     names.extend(config.names().map(str::to_owned));
     names.sort_unstable();
     names.dedup();
-    let secrets = Secrets::of(config);
+    let value_of = config.shown();
     let show = |name: String| {
-        let value = if secrets.are_in(config, &name) {
-            REDACTED.into()
-        } else {
-            config.text(&name).unwrap_or_default()
-        };
+        let value = value_of(&name);
         let source = config.origin(&name).to_string();
         // The file's name is enough, as Apache's node has it.
         let file = source.rsplit_once(':').map_or(&*source, |(file, _)| file);
@@ -244,7 +208,7 @@ mod tests {
         ]);
         let config = config.expect("valid");
         let values = ["my.url", "my.other", "my.user"].map(|name| value_of(&config, name));
-        assert_eq!(values, [REDACTED, REDACTED, "alice"]);
+        assert_eq!(values, ["<redacted>", "<redacted>", "alice"]);
     }
 
     #[test]
@@ -258,10 +222,10 @@ mod tests {
             let config = config.expect("valid");
             ["a.pin.b", "a.password"].map(|name| value_of(&config, name))
         };
-        assert_eq!(of("\n  x$ ,\n a.p.n\n"), [REDACTED, "2"]);
+        assert_eq!(of("\n  x$ ,\n a.p.n\n"), ["<redacted>", "2"]);
         assert_eq!(
             of("(?!none), x"),
-            [REDACTED, REDACTED],
+            ["<redacted>"; 2],
             "a pattern that is none"
         );
     }

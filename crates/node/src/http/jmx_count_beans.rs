@@ -10,12 +10,11 @@ use crate::activity::{Count, MeanUnit, NodeActivity, Timed};
 use crate::xceiver::Activity;
 use hayloft_rpc::server::MethodTimes;
 
-/// Attributes of Apache's that stay 0 here: there is no cache, no RAM disk, no short-circuit read
-/// and no lock of a whole data set.
-const NONE: [&str; 27] = [
+/// Attributes of Apache's that stay 0 here: there is no cache, no RAM disk and no lock of a whole
+/// data set.
+const NONE: [&str; 26] = [
     "BlocksCached",
     "BlocksDeletedInPendingIBR",
-    "BlocksGetLocalPathInfo",
     "BlocksReceivedInPendingIBR",
     "BlocksReceivingInPendingIBR",
     "BlocksUncached",

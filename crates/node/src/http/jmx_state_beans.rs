@@ -16,7 +16,8 @@ use crate::identity::SOFTWARE_VERSION;
 use crate::xceiver::Activity;
 
 const DATA_NODE: &str = "org.apache.hadoop.hdfs.server.datanode.DataNode";
-const DATASET: &str = "org.apache.hadoop.hdfs.server.datanode.fsdataset.impl.FsDatasetImpl";
+pub(super) const DATASET: &str =
+    "org.apache.hadoop.hdfs.server.datanode.fsdataset.impl.FsDatasetImpl";
 
 /// All of them, as of now.
 pub fn all(host: &dyn WebHost) -> Vec<Bean> {
@@ -112,8 +113,7 @@ fn info(host: &dyn WebHost) -> Bean {
     of.set("BPServiceActorInfo", actors(host));
     of.set("VolumeInfo", volumes(host));
     of.set("DatanodeNetworkCounts", json!([]));
-    let no_plan = r#"{"currentState":[],"result":"NO_PLAN","planID":"","planFile":""}"#;
-    of.set("DiskBalancerStatus", no_plan);
+    of.set("DiskBalancerStatus", host.disk_balancer_status());
     of.set("SlowDisks", slow_disks(host, &config));
     of.set("SendPacketDownstreamAvgInfo", Value::Null);
     of.of_class("DataNodeInfo", DATA_NODE)

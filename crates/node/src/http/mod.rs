@@ -5,11 +5,12 @@
 //! | `jmx_state_beans` | `/jmx`: beans of what is: space, volumes, NameNodes |
 //! | `jmx_count_beans` | beans of what was done: `DataNodeActivity`, RPC |
 //! | `jmx_attributes`, `jmx` | a bean; those that fit a name or a pattern |
-//! | `patterns`, `percent` | regular expressions of the configuration; text in URLs |
+//! | `percent` | text in URLs |
 //! | `periods` | means over the last period |
 //! | `prom_state` | `/prom`: what is |
 //! | `prom_counts` | `/prom`: what was done, and what it took |
 //! | `prom_beans` | `/prom`: the beans under the names of Apache's node |
+//! | `records` | beans as the records of Apache's node, for `/prom` and for sinks of metrics |
 //! | `prom_text` | Prometheus' text format |
 //! | `page` | `/`, and `/live` for its script |
 //! | `filters` | who may see which page |
@@ -34,13 +35,13 @@ mod jmx_count_beans;
 mod jmx_state_beans;
 mod log_files;
 mod page;
-mod patterns;
 mod percent;
 mod periods;
 mod prom_beans;
 mod prom_counts;
 mod prom_state;
 mod prom_text;
+mod records;
 mod scan_report;
 mod secret_file;
 mod server;
@@ -75,6 +76,9 @@ use percent::Plus;
 pub use cached::{Cached, Sampled};
 pub(crate) use filters::WebFilters;
 pub use periods::Periods;
+#[cfg(test)]
+pub(crate) use records::Metric;
+pub(crate) use records::{HOST, Record, records};
 pub(crate) use server::{WebPorts, serve};
 pub(crate) use tls::{Policy, Tls};
 
@@ -109,6 +113,8 @@ pub trait WebHost: Send + Sync + 'static {
     fn periods(&self) -> &Periods;
     /// Peers and volumes that are slower than others.
     fn slow(&self) -> OutlierReports;
+    /// How the plan of the disk balancer stands: JSON; empty when it is off.
+    fn disk_balancer_status(&self) -> String;
     /// Since it started.
     fn uptime(&self) -> Duration;
 }

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use hayloft_io::locks::lock;
 
-/// Hadoop's period (`*.period` of its metrics): a mean is not renewed more often.
-const PERIOD: Duration = Duration::from_secs(10);
+/// A mean is not renewed more often: nearly Hadoop's period of ten seconds (`*.period` of its
+/// metrics), so that who asks every ten seconds gets a new one, however late the last was taken.
+const PERIOD: Duration = Duration::from_millis(9_500);
 
 /// Rates that are told at most; their names are those of beans and methods, which are bounded.
 const RATES_MAX: usize = 4096;
@@ -82,6 +83,8 @@ mod tests {
         is(at(5, (3, 30)), 5.0);
         is(at(11, (4, 50)), 20.0);
         is(at(20, (4, 50)), 20.0);
+        let late = began + Duration::from_millis(20_600);
+        is(periods.mean_at(late, "a", (5, 60)), 10.0);
         // Nothing since.
         is(at(60, (4, 50)), 0.0);
         is(at(71, (5, 51)), 1.0);

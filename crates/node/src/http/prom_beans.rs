@@ -1,50 +1,26 @@
 //! `/prom`: the beans under the names that Apache's node gives them, for dashboards that are there.
 //!
-//! A name is that of Apache's record and the attribute's, in small letters with `_` between words;
-//! the tags of the bean are labels. Those are facts of Hadoop 3.5.0 as its own `/prom` shows them.
+//! A name is that of Apache's record and the metric's, in small letters with `_` between words;
+//! tags are labels. Those are facts of Hadoop 3.5.0 as its own `/prom` shows them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde_json::Value;
-
-use super::jmx::Bean;
 use super::prom_text::escaped;
+use super::records::{Record, USERS};
 
-/// Beans by how their names begin, and their records, in the words of metrics. The longest comes
-/// first of those that begin alike.
-const RECORDS: [(&str, &str); 6] = [
-    ("DataNodeActivity-", "datanode"),
-    ("DataNodeVolume-", "fs_volume"),
-    (
-        "FSDatasetState",
-        "org_apache_hadoop_hdfs_server_datanode_fsdataset_impl_fs_dataset_impl",
-    ),
-    ("RpcDetailedActivityForPort", "rpcdetailed"),
-    ("RpcActivityForPort", "rpc"),
-    ("JvmMetrics", "jvm_metrics"),
-];
-
-/// A tag that is no label: it is different at each look.
-const NO_LABEL: &str = "NumOpenConnectionsPerUser";
-
-/// Metrics of these beans; beans of which Apache's node has none are left out.
-pub(super) fn exposition(beans: &[Bean]) -> String {
+/// Metrics of these records.
+pub(super) fn exposition(records: &[Record]) -> String {
     let mut families: BTreeMap<String, (&str, String)> = BTreeMap::new();
-    for bean in beans {
-        let Some(record) = record_of(bean) else {
-            continue;
-        };
-        let labels = labels(bean);
-        for (attribute, value) in &bean.attributes {
-            if attribute.starts_with("tag.") || !value.is_number() {
-                continue;
-            }
-            let name = format!("{record}_{}", in_words(attribute));
+    for record in records {
+        let labels = labels(record);
+        for metric in &record.metrics {
+            let name = format!("{}_{}", in_words(record.name), in_words(&metric.name));
+            let kind = if metric.grows { "counter" } else { "gauge" };
             let (_, samples) = families
                 .entry(name.clone())
-                .or_insert_with(|| (kind(record, attribute), String::new()));
-            let _ = writeln!(samples, "{name}{{{labels}}} {value}");
+                .or_insert_with(|| (kind, String::new()));
+            let _ = writeln!(samples, "{name}{{{labels}}} {}", metric.value);
         }
     }
     let mut text = String::new();
@@ -54,42 +30,13 @@ pub(super) fn exposition(beans: &[Bean]) -> String {
     text
 }
 
-/// The record of a bean with tags: those without are not metrics.
-fn record_of(bean: &Bean) -> Option<&'static str> {
-    bean.attributes.get("tag.Context")?;
-    let (_, name) = bean.name.split_once("name=")?;
-    let record = RECORDS.iter().find(|(begins, _)| name.starts_with(begins));
-    record.map(|(_, record)| *record)
-}
-
-fn labels(bean: &Bean) -> String {
-    let tags = bean.attributes.iter().filter_map(|(name, value)| {
-        let tag = name.strip_prefix("tag.").filter(|tag| *tag != NO_LABEL)?;
-        let value = match value {
-            Value::String(text) => escaped(text),
-            other => other.to_string(),
-        };
-        Some(format!("{}=\"{value}\"", tag.to_ascii_lowercase()))
+fn labels(record: &Record) -> String {
+    let tags = record.tags.iter().filter(|(tag, _)| tag != USERS);
+    let labels = tags.map(|(tag, value)| {
+        let value = value.as_deref().map_or("null".to_owned(), escaped);
+        format!("{}=\"{value}\"", tag.to_ascii_lowercase())
     });
-    tags.collect::<Vec<_>>().join(",")
-}
-
-/// What Apache's node calls it: most only grow.
-fn kind(record: &str, attribute: &str) -> &'static str {
-    let grows = if attribute.ends_with("AvgTime") {
-        false
-    } else if attribute.ends_with("NumOps") {
-        true
-    } else {
-        match record {
-            "datanode" => !attribute.starts_with("DataNode") && !attribute.contains("PendingIBR"),
-            "rpc" => attribute.starts_with("Rpc") || attribute.ends_with("Bytes"),
-            "jvm_metrics" => attribute.starts_with("Gc"),
-            "fs_volume" => true,
-            _ => false,
-        }
-    };
-    if grows { "counter" } else { "gauge" }
+    labels.collect::<Vec<_>>().join(",")
 }
 
 /// `BlocksInPendingIBR` as `blocks_in_pending_ibr`.
@@ -108,13 +55,14 @@ fn in_words(attribute: &str) -> String {
         }
         words.push(letter.to_ascii_lowercase());
     }
-    words
+    words.replace("._", "_").replace('.', "_")
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Map, json};
 
+    use super::super::jmx::Bean;
     use super::*;
 
     #[test]
@@ -126,6 +74,7 @@ mod tests {
             ("NumBlocksFailedToUnCache", "num_blocks_failed_to_un_cache"),
             ("RpcQueueTimeNumOps", "rpc_queue_time_num_ops"),
             ("Capacity", "capacity"),
+            ("a.b.impl.FsDatasetImpl", "a_b_impl_fs_dataset_impl"),
         ] {
             assert_eq!(in_words(attribute), words);
         }
@@ -152,7 +101,8 @@ mod tests {
             # TYPE fs_volume_total_file_io_errors counter\n\
             fs_volume_total_file_io_errors{context=\"dfs\",volumename=\"/1\"} 3\n\
             fs_volume_total_file_io_errors{context=\"dfs\",volumename=\"/2\"} 4\n";
-        let beans = [volume("/1", 3), info, volume("/2", 4)];
-        assert_eq!(exposition(&beans), wanted);
+        let beans = [volume("/1", 3), info, volume("/2", 4)].into_iter();
+        let records: Vec<Record> = beans.filter_map(Record::of).collect();
+        assert_eq!(exposition(&records), wanted);
     }
 }

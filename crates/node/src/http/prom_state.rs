@@ -9,7 +9,7 @@ use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::prom_text::Exposition;
-use super::{WebHost, jmx_state_beans, prom_beans, prom_counts};
+use super::{WebHost, jmx_state_beans, prom_beans, prom_counts, records};
 use crate::memory::resident_bytes;
 use crate::xceiver::Activity;
 
@@ -27,7 +27,7 @@ pub fn exposition(host: &dyn WebHost) -> String {
     namenodes(&mut text, host);
     let mut text = text.into_text();
     if host.config().current().get(&keys::PROMETHEUS_ENABLED) {
-        text += &prom_beans::exposition(&jmx_state_beans::all(host));
+        text += &prom_beans::exposition(&records::records(host));
     }
     text
 }

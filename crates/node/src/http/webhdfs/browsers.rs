@@ -7,10 +7,10 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use hayloft_conf::{Configuration, keys};
+use hayloft_conf::{Configuration, keys, patterns};
 use hyper::ext::ReasonPhrase;
 
-use super::super::{WebHost, patterns};
+use super::super::WebHost;
 use super::has_guard;
 
 /// The handler's name in Apache's configuration.

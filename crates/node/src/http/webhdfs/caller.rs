@@ -5,12 +5,11 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use hayloft_conf::{Configuration, HostPort, NameService, keys, namenodes};
+use hayloft_conf::{Configuration, HostPort, NameService, keys, namenodes, patterns};
 use hayloft_io::locks::lock;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::token_text::token_from_text;
 
-use super::super::patterns;
 use super::parameters::Parameters;
 use super::refusal::Refusal;
 use hayloft_client::{FileUser, NameNodeGroup};

@@ -195,6 +195,8 @@ pub(super) fn encoded(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn of(query: &str) -> Parameters {
@@ -262,5 +264,22 @@ mod tests {
     fn a_path_is_encoded_as_java_does() {
         assert_eq!(encoded("/x/y z+q"), "/x/y%20z+q");
         assert_eq!(encoded("/100%?#[ä"), "/100%25%3F%23%5B%C3%A4");
+    }
+
+    proptest! {
+        /// A caller may send any query before it is known who it is.
+        #[test]
+        fn any_query_is_decoded_or_refused(query in "[!$-;=?-~]{0,200}") {
+            if let Ok(uri) = format!("/webhdfs/v1/{query}?{query}").parse()
+                && let Ok(parameters) = Parameters::of(&uri)
+            {
+                prop_assert!(parameters.path.len() <= query.len() * 3 + 1);
+                for (name, _) in &parameters.pairs {
+                    let _any_number = parameters.long(name, 0);
+                    let _any_bits = parameters.permission(name);
+                }
+                let _any_flags = parameters.create_flags();
+            }
+        }
     }
 }

@@ -14,7 +14,8 @@ const KEPT_MAX: usize = 256;
 static COMPILED: Mutex<Option<HashMap<String, Option<Regex>>>> = Mutex::new(None);
 
 /// A pattern that is found anywhere in a text; `None` when it is none.
-pub(super) fn compiled(pattern: &str) -> Option<Regex> {
+#[must_use]
+pub fn compiled(pattern: &str) -> Option<Regex> {
     let mut kept = lock(&COMPILED);
     let kept = kept.get_or_insert_default();
     if let Some(known) = kept.get(pattern) {
@@ -29,7 +30,8 @@ pub(super) fn compiled(pattern: &str) -> Option<Regex> {
 }
 
 /// A pattern that stands for all of a text, as Java's `matches` has it.
-pub(super) fn whole(pattern: &str) -> Option<Regex> {
+#[must_use]
+pub fn whole(pattern: &str) -> Option<Regex> {
     compiled(&format!(r"\A(?:{pattern})\z"))
 }
 
@@ -50,7 +52,7 @@ mod tests {
     #[test]
     fn no_more_are_kept_than_the_limit() {
         for number in 0..2 * KEPT_MAX {
-            compiled(&format!("^number-{number}$"));
+            assert!(compiled(&format!("^number-{number}$")).is_some());
         }
         let kept = lock(&COMPILED);
         assert!(kept.as_ref().is_some_and(|kept| kept.len() <= KEPT_MAX));

@@ -10,7 +10,7 @@ const BYTES_MAX: u64 = 1 << 20;
 const SHOWN_MAX: usize = 120;
 
 /// The file `name` of the directory, if there is one. What cannot be read is said.
-pub(super) fn read(conf: &Path, name: &str, said: &mut Vec<String>) -> Option<(PathBuf, String)> {
+pub(crate) fn read(conf: &Path, name: &str, said: &mut Vec<String>) -> Option<(PathBuf, String)> {
     let path = conf.join(name);
     match read_bounded(&path) {
         Ok(found) => found.map(|text| (path, text)),
@@ -46,7 +46,7 @@ fn read_bounded(path: &Path) -> io::Result<Option<String>> {
 }
 
 /// Each line with its number from 1, those joined that a backslash at the end continues.
-pub(super) fn lines(text: &str) -> Vec<(usize, String)> {
+pub(crate) fn lines(text: &str) -> Vec<(usize, String)> {
     let mut all: Vec<(usize, String)> = Vec::new();
     let mut goes_on = false;
     for (number, line) in (1..).zip(text.lines()) {
@@ -65,14 +65,14 @@ pub(super) fn lines(text: &str) -> Vec<(usize, String)> {
 
 /// A key of a properties file, its value, and the line that has it.
 #[derive(Debug)]
-pub(super) struct Property {
-    pub(super) line: usize,
-    pub(super) key: String,
-    pub(super) value: String,
+pub(crate) struct Property {
+    pub(crate) line: usize,
+    pub(crate) key: String,
+    pub(crate) value: String,
 }
 
 /// The properties of a file in Java's form, without escapes.
-pub(super) fn properties(text: &str) -> Vec<Property> {
+pub(crate) fn properties(text: &str) -> Vec<Property> {
     let pairs = lines(text).into_iter().filter_map(|(line, text)| {
         let text = text.trim();
         if text.is_empty() || text.starts_with(['#', '!']) {
@@ -92,13 +92,13 @@ pub(super) fn properties(text: &str) -> Vec<Property> {
 }
 
 /// The words of a shell's line or of a variable, quotes taken away.
-pub(super) fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     let text = text.replace(['"', '\''], " ");
     text.split_whitespace().map(str::to_owned).collect()
 }
 
 /// What an operator wrote, fit for a line on a terminal.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let all = text.chars().count();
     let mut short: String = text.chars().take(SHOWN_MAX).map(plain).collect();
