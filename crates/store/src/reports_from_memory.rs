@@ -1,13 +1,13 @@
 //! Reports from memory: no disk is touched.
 
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hayloft_io::IoOp;
-use hayloft_wire::ids::{PoolId, ReplicaState};
+use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState};
 
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
@@ -71,6 +71,17 @@ pub struct VolumeReport {
     pub blocks: u64,
     /// Errors of its disk.
     pub errors: DiskErrors,
+}
+
+/// Room on a healthy volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSpace {
+    /// Directory.
+    pub path: PathBuf,
+    /// Id and type.
+    pub storage: StorageInfo,
+    /// Bytes free for HDFS.
+    pub free: u64,
 }
 
 /// See [`Store::storage_reports`](crate::Store::storage_reports).
@@ -159,6 +170,49 @@ pub fn volume_report(store: &StoreState) -> Vec<VolumeReport> {
         }
     };
     store.volumes().into_iter().map(report).collect()
+}
+
+/// See [`Store::movable_on`](crate::Store::movable_on).
+pub fn movable_on(
+    pool: &Pool,
+    storage: &str,
+    (after, len_max): (i64, u64),
+    max: usize,
+) -> Vec<ExtendedBlock> {
+    let mut slices = pool.slices().into_iter();
+    let Some(slice) = slices.find(|s| *s.volume.info.id == *storage) else {
+        return Vec::new();
+    };
+    let mut lowest: BinaryHeap<(i64, u64, u64)> = BinaryHeap::with_capacity(max + 1);
+    pool.map.for_each(|id, slot| {
+        let Slot::Finalized(r) = slot else { return };
+        if r.volume == slice.volume.index && id > after && r.len <= len_max {
+            lowest.push((id, r.generation_stamp, r.len));
+            if lowest.len() > max {
+                lowest.pop();
+            }
+        }
+    });
+    let blocks = lowest.into_sorted_vec().into_iter();
+    blocks
+        .map(|(id, stamp, len)| pool.extended(Block::new(id, stamp, len)))
+        .collect()
+}
+
+/// See [`Store::volume_spaces`](crate::Store::volume_spaces).
+pub fn volume_spaces(store: &StoreState) -> Vec<VolumeSpace> {
+    let space = |v: Arc<crate::volume::Volume>| VolumeSpace {
+        path: v.root.clone(),
+        storage: v.info.clone(),
+        free: v.numbers().remaining,
+    };
+    let healthy = |v: &Arc<crate::volume::Volume>| !v.is_failed();
+    store
+        .volumes()
+        .into_iter()
+        .filter(healthy)
+        .map(space)
+        .collect()
 }
 
 /// What is known of a block.

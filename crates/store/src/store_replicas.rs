@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hayloft_io::SharedBits;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
 
 use crate::background::{invalidate, move_replica, take_over};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::reader::{MissingMeta, ReplicaReader};
+use crate::reader::{MissingMeta, PlainFiles, ReplicaReader, ReplicaWatch};
 use crate::state::StoreState;
 use crate::store::Store;
 use crate::transitions::check_volume;
@@ -138,6 +139,32 @@ impl Store {
         self.open_marking(block, MissingMeta::Refused).await
     }
 
+    /// Opens the files of a finalized replica anew, for another process that reads them by itself.
+    /// `None` where it can be read, and has no files that are its own and whole.
+    ///
+    /// # Errors
+    /// As [`Store::open_reader`].
+    pub async fn open_plain_files(
+        &self,
+        block: &ExtendedBlock,
+    ) -> Result<Option<PlainFiles>, StoreError> {
+        reader::open_plain_files(&self.0, block).await
+    }
+
+    /// Has the next change of a block clear `bits`: when its replica is deleted, moved, appended
+    /// to, or leaves with its volume; until what is given back is dropped.
+    ///
+    /// # Errors
+    /// `NotReady`, `Closed`.
+    pub fn watch_replica(
+        &self,
+        block: &ExtendedBlock,
+        bits: SharedBits,
+    ) -> Result<ReplicaWatch, StoreError> {
+        let pool = self.0.pool(&block.pool)?;
+        Ok(ReplicaWatch::new(pool, block.block.id, bits))
+    }
+
     /// Opens a replica; one that turns out to be damaged is a suspect, and so is one whose files
     /// the disk does not give.
     async fn open_marking(
@@ -218,6 +245,38 @@ impl Store {
         let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
         self.run(|store| move_replica::move_block(store, block, target, storage_id))
             .await
+    }
+
+    /// Moves a finalized replica from one storage of this node to another, and nowhere else.
+    ///
+    /// Errors: `NotFound` when it is not finalized on `source`, `OutOfSpace`, `VolumeFailed`,
+    /// `Illegal` when it changed meanwhile, `Io`.
+    pub async fn move_between(
+        &self,
+        block: &ExtendedBlock,
+        source: &str,
+        target: &str,
+    ) -> Result<ReplicaRef, StoreError> {
+        let (block, source, target) = (block.clone(), source.to_owned(), target.to_owned());
+        self.run(|store| move_replica::move_between(store, block, source, target))
+            .await
+    }
+
+    /// The finalized replicas of a pool on a storage with ids above `after` and no more than
+    /// `len_max` bytes: the `max` with the lowest ids, in order. Looks at all replicas of the
+    /// pool; no disk I/O.
+    #[must_use]
+    pub fn movable_on(
+        &self,
+        (pool, storage): (&PoolId, &str),
+        after: i64,
+        len_max: u64,
+        max: usize,
+    ) -> Vec<ExtendedBlock> {
+        let pool = self.0.pool(pool).ok();
+        pool.map_or_else(Vec::new, |pool| {
+            reports_from_memory::movable_on(&pool, storage, (after, len_max), max)
+        })
     }
 
     /// Takes a finalized replica over from `source`, another store of this process, to a volume of

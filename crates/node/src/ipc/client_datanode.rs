@@ -6,13 +6,14 @@ use bytes::Bytes;
 use hayloft_wire::frame;
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::clientdatanode::{
-    CancelPlanRequest, DeleteBlockPoolRequest, DeleteBlockPoolResponse, DiskBalancerSettingRequest,
-    EvictWritersRequest, EvictWritersResponse, GetBalancerBandwidthRequest,
-    GetBalancerBandwidthResponse, GetBlockLocalPathInfoRequest, GetDatanodeInfoRequest,
-    GetDatanodeInfoResponse, GetReplicaVisibleLengthRequest, GetReplicaVisibleLengthResponse,
-    GetVolumeReportRequest, GetVolumeReportResponse, QueryPlanStatusRequest,
-    RefreshNamenodesRequest, RefreshNamenodesResponse, ShutdownDatanodeRequest,
-    ShutdownDatanodeResponse, SubmitDiskBalancerPlanRequest, TriggerBlockReportRequest,
+    CancelPlanRequest, CancelPlanResponse, DeleteBlockPoolRequest, DeleteBlockPoolResponse,
+    DiskBalancerSettingRequest, DiskBalancerSettingResponse, EvictWritersRequest,
+    EvictWritersResponse, GetBalancerBandwidthRequest, GetBalancerBandwidthResponse,
+    GetBlockLocalPathInfoRequest, GetDatanodeInfoRequest, GetDatanodeInfoResponse,
+    GetReplicaVisibleLengthRequest, GetReplicaVisibleLengthResponse, GetVolumeReportRequest,
+    GetVolumeReportResponse, QueryPlanStatusRequest, RefreshNamenodesRequest,
+    RefreshNamenodesResponse, ShutdownDatanodeRequest, ShutdownDatanodeResponse,
+    SubmitDiskBalancerPlanRequest, SubmitDiskBalancerPlanResponse, TriggerBlockReportRequest,
     TriggerBlockReportResponse,
 };
 use hayloft_wire::proto::hdfs::{DatanodeLocalInfo, DatanodeVolumeInfo};
@@ -22,6 +23,7 @@ use hayloft_wire::rpc::names;
 
 use super::context::{Context, decode, impossible};
 use super::reconfiguration_protocol;
+use crate::disk_balancer::PlanRefused;
 use crate::security::TokenRefused;
 use hayloft_conf::HostPort;
 use hayloft_rpc::server::Caller;
@@ -94,19 +96,39 @@ async fn administer(cx: &Context, method: &str, request: Bytes) -> Result<Bytes,
             Ok(volume_report(cx))
         }
         "triggerBlockReport" => trigger_block_report(cx, &decode(request)?).await,
-        "getDiskBalancerSetting" => Err(disk_balancer_setting(&decode(request)?)),
+        _ => disk_balancer(cx, method, request).await,
+    }
+}
+
+/// The commands of `hdfs diskbalancer`.
+async fn disk_balancer(cx: &Context, method: &str, request: Bytes) -> Result<Bytes, RpcFault> {
+    let balancer = cx.host.disk_balancer();
+    match method {
+        "getDiskBalancerSetting" => {
+            let request: DiskBalancerSettingRequest = decode(request)?;
+            let value = balancer.setting(&request.key).map_err(balancer_refused)?;
+            Ok(frame::delimited(&DiskBalancerSettingResponse { value }))
+        }
         "submitDiskBalancerPlan" => {
-            decode::<SubmitDiskBalancerPlanRequest>(request)?;
-            Err(no_disk_balancer())
+            let request: SubmitDiskBalancerPlanRequest = decode(request)?;
+            balancer.submit(&request).map_err(balancer_refused)?;
+            Ok(frame::delimited(&SubmitDiskBalancerPlanResponse {}))
         }
         "cancelDiskBalancerPlan" => {
-            decode::<CancelPlanRequest>(request)?;
-            Err(no_disk_balancer())
+            let request: CancelPlanRequest = decode(request)?;
+            let cancelled = balancer.cancel(&request.plan_id).await;
+            cancelled.map_err(balancer_refused)?;
+            Ok(frame::delimited(&CancelPlanResponse {}))
         }
-        _ => {
+        "queryDiskBalancerPlan" => {
             decode::<QueryPlanStatusRequest>(request)?;
-            Err(no_disk_balancer())
+            let status = balancer.query().map_err(balancer_refused)?;
+            Ok(frame::delimited(&status))
         }
+        _ => Err(RpcFault::no_such_method(
+            names::CLIENT_DATANODE_PROTOCOL.name,
+            method,
+        )),
     }
 }
 
@@ -284,17 +306,6 @@ async fn resolve(name: &HostPort) -> Vec<SocketAddr> {
     }
 }
 
-fn disk_balancer_setting(request: &DiskBalancerSettingRequest) -> RpcFault {
-    match request.key.as_str() {
-        "DiskBalancerVolumeName" | "DiskBalancerBandwidth" => no_disk_balancer(),
-        _ => RpcFault::application(names::DISK_BALANCER_EXCEPTION, "Unknown key"),
-    }
-}
-
-/// The disk balancer is later work: what is answered is what Apache's answers when it is off.
-fn no_disk_balancer() -> RpcFault {
-    RpcFault::application(
-        names::DISK_BALANCER_EXCEPTION,
-        "Disk Balancer is not enabled.",
-    )
+fn balancer_refused(refused: PlanRefused) -> RpcFault {
+    RpcFault::application(names::DISK_BALANCER_EXCEPTION, refused.0)
 }

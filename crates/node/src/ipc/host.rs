@@ -10,6 +10,7 @@ use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::DatanodeId;
 
+use crate::disk_balancer::DiskBalancer;
 use crate::security::{BlockTokens, TokenRefused};
 use hayloft_conf::{HostPort, SharedConfig};
 use hayloft_rpc::RpcError;
@@ -80,6 +81,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Bytes a second that the balancer may use now.
     fn balancer_bandwidth(&self) -> u64;
+
+    /// What `hdfs diskbalancer` talks to.
+    fn disk_balancer(&self) -> &DiskBalancer;
 
     /// Begins to stop the node; false when it is stopping already.
     fn shutdown(&self, for_upgrade: bool) -> bool;

@@ -37,7 +37,7 @@ impl Users {
     /// when `dfs.permissions.enabled` is false. Who is known by a block token alone does not.
     pub(super) async fn require_superuser(&self, caller: &Caller) -> Result<(), RpcFault> {
         let config = self.config.current();
-        if !config.get(&keys::PERMISSIONS_ENABLED) {
+        if caller.token.is_none() && !config.get(&keys::PERMISSIONS_ENABLED) {
             return Ok(());
         }
         let user = caller.user.as_deref().filter(|_| caller.token.is_none());
@@ -110,13 +110,14 @@ impl Users {
         };
         let allowed_user = listed(&rule("users"), &short_user);
         if !allowed_user && !self.in_any_group(&short_user, &rule("groups")).await {
-            let user = words(user);
+            let (user, real) = (words(user), words(real));
             return Err(format!("User: {real} is not allowed to impersonate {user}"));
         }
-        let address = caller.address.ip();
+        let address = caller.address.ip().to_canonical();
         if from_allowed_host(&rule("hosts"), &address.to_string()).await {
             return Ok(());
         }
+        let real = words(real);
         Err(format!(
             "Unauthorized connection for super-user: {real} from IP {address}"
         ))
@@ -222,6 +223,22 @@ mod tests {
         assert!(users.require_superuser(&by_token).await.is_err());
     }
 
+    #[tokio::test]
+    async fn refusals_repeat_few_words_of_strangers() {
+        let long = format!("x\n{}", "y".repeat(10_000));
+        let refused = users(&[]).may_connect(&caller(&long, Some(&long))).await;
+        let told = refused.expect_err("no proxy user");
+        assert!(told.contains("not allowed to impersonate"), "{told}");
+        assert!(told.len() < 500 && !told.contains('\n'), "{told}");
+        let from_nowhere = [("hadoop.proxyuser.ann.users", "*")];
+        let ann = format!("ann@{long}");
+        let (users, caller) = (users(&from_nowhere), caller("bob", Some(&ann)));
+        let refused = users.may_connect(&caller).await;
+        let told = refused.expect_err("no host");
+        assert!(told.contains("Unauthorized connection"), "{told}");
+        assert!(told.len() < 500 && !told.contains('\n'), "{told}");
+    }
+
     /// What a node `dn/here@R` makes of callers that proved who they are.
     fn secure_users() -> Users {
         let rules = NameRules::parse("DEFAULT", "hadoop", "R").expect("rules");
@@ -275,12 +292,13 @@ mod tests {
     #[tokio::test]
     async fn without_permissions_every_user_is() {
         let users = users(&[("dfs.permissions.enabled", "false")]);
-        assert!(
-            users
-                .require_superuser(&caller("anyone", None))
-                .await
-                .is_ok()
-        );
+        let anyone = caller("anyone", None);
+        assert!(users.require_superuser(&anyone).await.is_ok());
+        let by_token = Caller {
+            token: Some(std::sync::Arc::default()),
+            ..anyone
+        };
+        assert!(users.require_superuser(&by_token).await.is_err());
     }
 
     #[tokio::test]
@@ -324,5 +342,11 @@ mod tests {
             users.may_connect(&caller("ann", Some("far"))).await,
             Err("Unauthorized connection for super-user: far from IP 127.0.0.1".to_owned())
         );
+        // As a port for both kinds of addresses has it.
+        let mapped = Caller {
+            address: "[::ffff:127.0.0.1]:50000".parse().expect("an address"),
+            ..caller("ann", Some("gate"))
+        };
+        assert!(users.may_connect(&mapped).await.is_ok());
     }
 }

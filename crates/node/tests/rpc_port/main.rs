@@ -7,6 +7,7 @@ mod recovery;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use hayloft_node::disk_balancer::plan_id;
 use hayloft_rpc::{RpcClient, RpcError};
 use hayloft_store::WriteOptions;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
@@ -173,16 +174,6 @@ async fn pools_in_use_stay() {
 async fn what_is_not_there_says_so_as_apaches_does() {
     let node = Node::start("a").await;
     let admin = node.admin();
-    let volumes = DiskBalancerSettingRequest {
-        key: "DiskBalancerVolumeName".to_owned(),
-    };
-    let setting: Result<DiskBalancerSettingResponse, _> =
-        admin.call("getDiskBalancerSetting", &volumes).await;
-    assert_eq!(refusal(setting).0, names::DISK_BALANCER_EXCEPTION);
-    let query: Result<QueryPlanStatusResponse, _> = admin
-        .call("queryDiskBalancerPlan", &QueryPlanStatusRequest {})
-        .await;
-    assert_eq!(refusal(query).1, "Disk Balancer is not enabled.");
     let local = GetBlockLocalPathInfoRequest {
         block: (&block(1, 1000, 0)).into(),
         ..GetBlockLocalPathInfoRequest::default()
@@ -192,6 +183,45 @@ async fn what_is_not_there_says_so_as_apaches_does() {
     assert_eq!(refusal(refused).0, names::ACCESS_CONTROL_EXCEPTION);
     let unknown: Result<EvictWritersResponse, _> = admin.call("fly", &EvictWritersRequest {}).await;
     assert_eq!(refusal(unknown).0, names::RPC_NO_SUCH_METHOD);
+}
+
+#[tokio::test]
+async fn the_disk_balancer_answers_administrators_only() {
+    let node = Node::start("a").await;
+    let admin = node.admin();
+    let query = QueryPlanStatusRequest {};
+    let idle: QueryPlanStatusResponse = done(&admin, "queryDiskBalancerPlan", &query).await;
+    assert_eq!((idle.result, idle.plan_id), (Some(0), Some(String::new())));
+    assert_eq!(idle.current_status.as_deref(), Some("[]"));
+    let plan = |node_uuid: &str| {
+        let plan = format!(r#"{{"nodeUUID":"{node_uuid}","volumeSetPlans":[]}}"#);
+        SubmitDiskBalancerPlanRequest {
+            plan_id: plan_id(&plan),
+            plan,
+            ignore_date_check: Some(true),
+            ..SubmitDiskBalancerPlanRequest::default()
+        }
+    };
+    let refused: Result<SubmitDiskBalancerPlanResponse, _> =
+        admin.call("submitDiskBalancerPlan", &plan("another")).await;
+    let (class, text) = refusal(refused);
+    assert_eq!(class, names::DISK_BALANCER_EXCEPTION);
+    assert_eq!(text, "Plan was generated for another node.");
+    let own = plan(&node.host.store.datanode_uuid());
+    let _: SubmitDiskBalancerPlanResponse = done(&admin, "submitDiskBalancerPlan", &own).await;
+    let cancel = CancelPlanRequest {
+        plan_id: own.plan_id.clone(),
+    };
+    let _: CancelPlanResponse = done(&admin, "cancelDiskBalancerPlan", &cancel).await;
+    let after: QueryPlanStatusResponse = done(&admin, "queryDiskBalancerPlan", &query).await;
+    assert_eq!(after.plan_id, Some(own.plan_id.clone()));
+    let stranger = node.client("an-unknown-user");
+    let refused: Result<SubmitDiskBalancerPlanResponse, _> =
+        stranger.call("submitDiskBalancerPlan", &own).await;
+    assert_eq!(refusal(refused).0, names::ACCESS_CONTROL_EXCEPTION);
+    let refused: Result<CancelPlanResponse, _> =
+        stranger.call("cancelDiskBalancerPlan", &cancel).await;
+    assert_eq!(refusal(refused).0, names::ACCESS_CONTROL_EXCEPTION);
 }
 
 async fn status(admin: &RpcClient) -> GetReconfigurationStatusResponse {

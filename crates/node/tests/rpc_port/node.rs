@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hayloft_conf::{Configuration, HostPort, SharedConfig};
+use hayloft_node::disk_balancer::{DiskBalancer, DiskBalancerParts};
 use hayloft_node::ipc::{self, Host};
 use hayloft_node::security::TokenRefused;
 use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions, current_user};
@@ -25,6 +26,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub fn pool() -> PoolId {
     PoolId::new("BP-1-127.0.0.1-1700000000000").expect("valid")
@@ -50,6 +52,7 @@ pub struct Seen {
 pub struct FakeHost {
     pub config: SharedConfig,
     pub store: Store,
+    pub disk_balancer: DiskBalancer,
     pub id: pb::DatanodeId,
     pub seen: Seen,
 }
@@ -133,6 +136,10 @@ impl Host for FakeHost {
         12_345
     }
 
+    fn disk_balancer(&self) -> &DiskBalancer {
+        &self.disk_balancer
+    }
+
     fn shutdown(&self, _for_upgrade: bool) -> bool {
         self.seen.shutdowns.fetch_add(1, Ordering::SeqCst) == 0
     }
@@ -194,9 +201,20 @@ impl Node {
             .expect("loads");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
+        let stop = CancellationToken::new();
+        let config = SharedConfig::new(config);
+        let disk_balancer = DiskBalancer::new(DiskBalancerParts {
+            store: store.clone(),
+            config: config.clone(),
+            tell: Arc::new(|_| ()),
+            in_special_state: false,
+            tasks: TaskTracker::new(),
+            stop: stop.clone(),
+        });
         let host = Arc::new(FakeHost {
-            config: SharedConfig::new(config),
+            config,
             store,
+            disk_balancer,
             id: pb::DatanodeId {
                 ip_addr: "127.0.0.1".to_owned(),
                 datanode_uuid: name.to_owned(),
@@ -205,7 +223,6 @@ impl Node {
             },
             seen: Seen::default(),
         });
-        let stop = CancellationToken::new();
         let counts = Arc::default();
         tokio::spawn(ipc::serve(
             host.clone(),

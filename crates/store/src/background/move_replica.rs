@@ -32,7 +32,6 @@ pub async fn move_block(
     storage_id: Option<String>,
 ) -> Result<ReplicaRef, StoreError> {
     let pool = store.pool(&block.pool)?;
-    let id = block.block.id;
     let (replica, from) = source(&pool, &block)?;
     let storage_id = storage_id.as_deref().filter(|id| !id.is_empty());
     if from.volume.info.storage_type == target
@@ -58,19 +57,66 @@ pub async fn move_block(
                 )
             }
         };
-        let reserved = Reservation::taken(&slice.volume, replica.len);
-        let outcome = copy_and_switch(&store, &pool, id, replica, &from, &slice, way).await;
-        drop(reserved);
-        match outcome {
+        match try_move(&store, &pool, &block, replica, (&from, &slice), way).await {
             Err(e) if Tried::is_of(&e, &slice) => tried.failed(&slice, block.block, e),
-            Err(e) => {
-                // It may be its own files that cannot be read.
-                store.mark_suspect(&block);
-                return Err(e);
-            }
-            moved => return moved,
+            ended => return ended,
         }
     }
+}
+
+/// See [`Store::move_between`](crate::Store::move_between).
+pub async fn move_between(
+    store: Arc<StoreState>,
+    block: ExtendedBlock,
+    source_id: String,
+    target_id: String,
+) -> Result<ReplicaRef, StoreError> {
+    let pool = store.pool(&block.pool)?;
+    let (replica, from) = source(&pool, &block)?;
+    if *from.volume.info.id != *source_id {
+        let text = format!("Replica {block} is no longer on storage {source_id}");
+        return Err(StoreError::not_found(text));
+    }
+    let mut slices = pool.slices().into_iter();
+    let to = slices.find(|s| *s.volume.info.id == *target_id && !s.volume.is_failed());
+    let to = to.ok_or_else(|| pool.volume_failed())?;
+    if !store.reserve_on(&to, replica.len) {
+        let why = match store.is_failing(&to.volume) {
+            true => "had an error a while ago, and takes no new replicas",
+            false => "is out of space for a replica of that length",
+        };
+        let text = format!("Storage {target_id} {why}");
+        return Err(StoreError::new(StoreErrorKind::OutOfSpace, text));
+    }
+    let near = from.volume.partner().map(|partner| partner.index);
+    let way = match near == Some(to.volume.index) {
+        true => Way::Link,
+        false => Way::Copy,
+    };
+    try_move(&store, &pool, &block, replica, (&from, &to), way).await
+}
+
+/// Moves a replica to a volume on which room is reserved for it. What fails may be its own files:
+/// then it becomes a suspect.
+async fn try_move(
+    store: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    block: &ExtendedBlock,
+    replica: FinalReplica,
+    (from, to): (&Arc<BlockPoolSlice>, &Arc<BlockPoolSlice>),
+    way: Way,
+) -> Result<ReplicaRef, StoreError> {
+    let _reserved = Reservation::taken(&to.volume, replica.len);
+    let id = block.block.id;
+    let moved = copy_and_switch(store, pool, id, replica, from, to, way).await;
+    if let Err(e) = &moved
+        && matches!(e.kind(), StoreErrorKind::Io | StoreErrorKind::Corrupt)
+        && pool.map.is_finalized(id, &replica)
+        && !Tried::is_of(e, to)
+    {
+        store.mark_suspect(block);
+    }
+    moved
 }
 
 /// How a replica's files come to the other volume.
@@ -150,22 +196,33 @@ async fn copy_and_switch(
         );
         examine(store, &to.volume, examine(store, &from.volume, e))
     };
-    let copied = bring(from, to, &source, &scratch, replica.len, way).await;
-    if copied.is_err() {
-        let dir = scratch.dir.clone();
-        let data_files = to.volume.data_files();
-        let clean = move || data_files.remove_tree(&dir);
-        // The first error is the one to report; what stays goes at the next start.
-        let _ = file_pair::on_disk(to, IoClass::Balancer, IoOp::Unlink, &scratch.dir, clean).await;
-    }
-    let bytes = copied.map_err(failed)?;
-    let _latch = pool.latches.acquire(id).await;
+    let copying = async {
+        let bytes = bring(from, to, &source, &scratch, replica.len, way).await;
+        Ok((bytes.map_err(failed)?, pool.latches.acquire(id).await))
+    };
+    let copied = tokio::select! {
+        biased;
+        error = cut_off(store, pool, from, to) => Err(error),
+        copied = copying => copied,
+    };
+    let (bytes, _latch) = match copied {
+        Ok(copied) => copied,
+        Err(error) => {
+            clean_up(store, pool, to, &scratch).await;
+            return Err(error);
+        }
+    };
     let unchanged = pool.map.is_finalized(id, &replica);
     let target = scratch.at(to.paths.finalized_dir(id));
     let target = unchanged.then_some(target);
-    file_pair::settle_copy(to, scratch, target, replica.pinned)
-        .await
-        .map_err(failed)?;
+    // A stop waits for it: the directory may be another node's after that.
+    tokio::select! {
+        biased;
+        () = to.volume.gone.cancelled() => return Err(pool.volume_failed()),
+        settled = file_pair::settle_copy(to, scratch, target, replica.pinned) => {
+            settled.map_err(failed)?;
+        }
+    }
     if !unchanged {
         let text = format!("replica {old} changed while it was moved");
         return Err(StoreError::illegal(text));
@@ -184,21 +241,51 @@ async fn copy_and_switch(
         let _ = pool.put(id, Slot::Finalized(replica));
         return Err(refused);
     }
-    if let Err(error) = crate::transitions::delete::discard_files(
-        store,
-        pool,
-        from,
-        ReplicaDir::Finalized,
-        old,
-        false,
-    )
-    .await
-    {
+    let discarded = tokio::select! {
+        biased;
+        // The files stay on a disk that has failed; the latch does not wait for it.
+        () = from.volume.gone.cancelled() => Ok(()),
+        discarded = crate::transitions::delete::discard_files(
+            store,
+            pool,
+            from,
+            ReplicaDir::Finalized,
+            old,
+            false,
+        ) => discarded,
+    };
+    if let Err(error) = discarded {
         // The move is done, and the NameNode has to hear of it.
         warn!(block = %old, volume = %from.volume.root.display(), %error, "cannot delete the \
             source of a moved replica; it is a duplicate that the next start deletes");
     }
     Ok(crate::replica::reference::reference_of(pool, to, id, &slot))
+}
+
+/// Waits until a move need not be waited for any more; gives why. What a disk that gives no answer
+/// was asked for never ends, and the store waits for moves when it stops.
+async fn cut_off(
+    store: &StoreState,
+    pool: &Pool,
+    from: &BlockPoolSlice,
+    to: &BlockPoolSlice,
+) -> StoreError {
+    tokio::select! {
+        () = store.ending.cancelled() => StoreError::closed("the store is shutting down"),
+        () = from.volume.gone.cancelled() => pool.volume_failed(),
+        () = to.volume.gone.cancelled() => pool.volume_failed(),
+    }
+}
+
+/// Removes a copy that did not come whole. What stays goes at the next start.
+async fn clean_up(store: &StoreState, pool: &Pool, to: &BlockPoolSlice, scratch: &Pair) {
+    let (dir, data_files) = (scratch.dir.clone(), to.volume.data_files());
+    let clean = move || data_files.remove_tree(&dir);
+    tokio::select! {
+        biased;
+        _ = cut_off(store, pool, to, to) => {}
+        _ = file_pair::on_disk(to, IoClass::Balancer, IoOp::Unlink, &scratch.dir, clean) => {}
+    }
 }
 
 /// Brings a pair to the other volume, durable; gives the bytes of both files.

@@ -86,6 +86,39 @@ async fn a_replica_moves_between_storage_types() {
 }
 
 #[tokio::test]
+async fn a_replica_moves_to_the_named_volume_or_stays() {
+    let node = Node::with_volumes(3).await;
+    for id in 0..9 {
+        node.put(id, 1001, 100).await;
+    }
+    let report = node.store.block_report(&pool());
+    let ids = [0, 1, 2].map(|n| report[n].0.id.to_string());
+    let listed = |volume: usize, after, len_max, max| -> Vec<i64> {
+        let of = (&pool(), &*ids[volume]);
+        let found = node.store.movable_on(of, after, len_max, max);
+        found.iter().map(|b| b.block.id).collect()
+    };
+    let all = listed(0, i64::MIN, 100, 10);
+    assert_eq!(all.len(), 3);
+    assert_eq!(listed(0, all[0], 100, 1), all[1..2]);
+    assert_eq!(listed(0, i64::MIN, 99, 10), Vec::<i64>::new());
+    assert_eq!(node.store.volume_spaces().len(), 3);
+    let at = block(all[0], 1001, 0);
+    let store = &node.store;
+    let elsewhere = store.move_between(&at, &ids[1], &ids[2]).await;
+    assert_eq!(Node::error_of(elsewhere), StoreErrorKind::NotFound);
+    let nowhere = store.move_between(&at, &ids[0], "DS-none").await;
+    assert_eq!(Node::error_of(nowhere), StoreErrorKind::VolumeFailed);
+    let moved = store.move_between(&at, &ids[0], &ids[2]).await;
+    assert_eq!(*moved.expect("moves").storage.id, *ids[2]);
+    assert_eq!(listed(0, i64::MIN, 100, 10), all[1..]);
+    assert!(listed(2, i64::MIN, 100, 10).contains(&all[0]));
+    let node = node.kill_and_start().await;
+    node.check(all[0], 1001, 100).await;
+    assert_eq!(node.store.replica_count(), 9);
+}
+
+#[tokio::test]
 async fn a_damaged_replica_is_not_moved() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut config = config(dir.path(), 2);

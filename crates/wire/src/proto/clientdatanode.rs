@@ -120,11 +120,17 @@ wire_messages! {
         pub plan_file: String,
     }
 
+    /// Answer to `ClientDatanodeProtocol.submitDiskBalancerPlan`.
+    pub struct SubmitDiskBalancerPlanResponse = "hadoop.hdfs.SubmitDiskBalancerPlanResponseProto" {}
+
     /// Request of `ClientDatanodeProtocol.cancelDiskBalancerPlan`.
     pub struct CancelPlanRequest = "hadoop.hdfs.CancelPlanRequestProto" {
         #[prost(string, required, tag = "1")]
         pub plan_id: String,
     }
+
+    /// Answer to `ClientDatanodeProtocol.cancelDiskBalancerPlan`.
+    pub struct CancelPlanResponse = "hadoop.hdfs.CancelPlanResponseProto" {}
 
     /// Request of `ClientDatanodeProtocol.queryDiskBalancerPlan`.
     pub struct QueryPlanStatusRequest = "hadoop.hdfs.QueryPlanStatusRequestProto" {}

@@ -183,6 +183,7 @@ async fn with_progress<T>(pool: &PoolId, progress: &Progress, work: impl Future<
 pub async fn forget_pool(store: &Arc<StoreState>, id: &PoolId) -> Option<Arc<Pool>> {
     let _changing = store.changing.lock().await;
     let pool = locks::write(&store.pools).remove(id)?;
+    pool.map.watched().clear_all();
     stop_writers(store, &pool).await;
     for slice in pool.slices() {
         locks::write(&slice.volume.slices).retain(|s| s.pool != *id);
