@@ -50,6 +50,7 @@ pub mod one_line_process;
 mod read_into_cache;
 mod residency;
 mod restart_on_panic;
+mod shared_memory;
 mod space;
 mod system_calls;
 mod thread_limits;
@@ -66,7 +67,7 @@ pub use calibrate::DiskSettings;
 pub use class::IoClass;
 pub use data_files::{DataFile, DataFiles};
 pub use directory_lock::RecordLock;
-pub use disk::{DeviceId, Disk, DiskConfig, DiskStats, Disks, Media, together};
+pub use disk::{DeviceId, Disk, DiskConfig, DiskStats, Disks, MayWait, Media, together};
 pub use engine::{Engine, EngineFile};
 pub use engines::{
     DirectLimits, ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED, EngineConfig, EngineDescription,
@@ -82,6 +83,7 @@ pub use names_and_directories::replace as replace_file;
 pub use names_and_directories::{Meta, MetaHook};
 pub use residency::is_resident;
 pub use restart_on_panic::{services_broken, told_if_broken, unbroken};
+pub use shared_memory::{SharedBits, SharedMemory};
 pub use space::Space;
 pub use system_calls::{clock_is_synchronised, shut_down_file_system, write_back_file};
 pub use thread_limits::has_room_for_threads;

@@ -6,7 +6,7 @@
 use hayloft_client::{TransferProof, TransferProtection, login};
 use hayloft_conf::{Configuration, HostPort, Key, keys};
 use hayloft_rpc::RpcQuality;
-use hayloft_sasl::{LayerCipher, SaslQuality};
+use hayloft_sasl::SaslQuality;
 
 use crate::http::Policy;
 
@@ -85,7 +85,9 @@ fn data_port(config: &Configuration) -> String {
     if !qualities.contains(&SaslQuality::Privacy) {
         return said;
     }
-    let others = LayerCipher::ALL.map(LayerCipher::name).join(" or ");
+    let others = protection.offer(qualities).ciphers.iter();
+    let others: Vec<&str> = others.map(|cipher| cipher.name()).collect();
+    let others = others.join(" or ");
     let bits = config.get(&keys::ENCRYPT_KEY_BITS);
     match protection.counter() {
         Some(_) => format!("{said}, by AES with {bits} bits, else by {others}"),
@@ -260,6 +262,19 @@ mod tests {
                     "{properties:?}: {said}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn ciphers_are_said_as_they_are_offered() {
+        let encrypt = ("dfs.encrypt.data.transfer", "true");
+        for (algorithm, said) in [
+            ("3des", "encrypted (privacy), by 3des"),
+            ("rc4", "by 3des or rc4"),
+        ] {
+            let algorithm = ("dfs.encrypt.data.transfer.algorithm", algorithm);
+            let found = of(&[encrypt, algorithm], "data_port");
+            assert!(found.ends_with(said), "{found}");
         }
     }
 

@@ -21,6 +21,7 @@
 //! - `state`: what all parts of the store share
 //! - `store`: the store's front door: volumes and block pools
 //! - `store_replicas`: the store's front door for single replicas
+//! - `store_tasks`: the background work of a store, and which runtime it runs on
 //! - `transitions`: what replicas and volumes go through
 //! - `types`: the values that go in and out of the store
 //! - `upgrade_leftovers`: what deleted replicas lie in `trash`, and letting some of them go
@@ -51,6 +52,7 @@ mod shared;
 mod state;
 mod store;
 mod store_replicas;
+mod store_tasks;
 #[cfg(test)]
 mod tests;
 mod transitions;
@@ -68,8 +70,8 @@ pub use counts::ScanReport;
 pub use error::{StoreError, StoreErrorKind};
 pub use layout::dirs::now_ms;
 pub use layout::version::is_volume;
-pub use reader::ReplicaReader;
-pub use reports_from_memory::{VolumeReport, VolumeTimes};
+pub use reader::{PlainFiles, ReplicaReader, ReplicaWatch};
+pub use reports_from_memory::{VolumeReport, VolumeSpace, VolumeTimes};
 pub use service::upgrade::{HeldByUpgrades, RollingUpgradeState};
 pub use service::whose_directories::nodes_below;
 pub use shared::StoreShared;

@@ -12,7 +12,6 @@ use hayloft_io::{locks, unbroken};
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, debug};
 
 use crate::config::{StoreConfig, VolumeConfig};
@@ -23,6 +22,7 @@ use crate::protection::{Damage, Protection};
 use crate::replica::block_pool::Pool;
 use crate::replica::suspect::{Suspect, Why};
 use crate::shared::StoreShared;
+use crate::store_tasks::StoreTasks;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::open::open_volume;
 use crate::volume::remembered_storages::{NodeMemory, remember};
@@ -56,7 +56,7 @@ pub struct StoreState {
     /// Told to stop.
     pub stop: CancellationToken,
     /// Background work.
-    pub tasks: TaskTracker,
+    pub tasks: StoreTasks,
     /// What it shares with other stores of the process.
     pub(crate) shared: StoreShared,
     /// Work on deletes, by number of the volume.
@@ -124,7 +124,7 @@ impl StoreState {
             events,
             ending: CancellationToken::new(),
             stop: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            tasks: StoreTasks::new(),
             shared,
             delete_queues: RwLock::default(),
             suspects: RwLock::default(),

@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
 use crate::layout::version::PoolVersion;
 use crate::reports_from_memory;
-use crate::reports_from_memory::{VolumeReport, VolumeTimes};
+use crate::reports_from_memory::{VolumeReport, VolumeSpace, VolumeTimes};
 use crate::service::pool::add_remove;
 use crate::service::upgrade::{HeldByUpgrades, RollingUpgradeState};
 use crate::service::{hot_swap, shutdown, startup, upgrade};
@@ -171,6 +171,12 @@ impl Store {
         reports_from_memory::volume_report(&self.0)
     }
 
+    /// The healthy volumes and the room on each. No disk I/O.
+    #[must_use]
+    pub fn volume_spaces(&self) -> Vec<VolumeSpace> {
+        reports_from_memory::volume_spaces(&self.0)
+    }
+
     /// Measures `percent` of a hundred reads and writes on the volumes, and, above 0, all work on
     /// names.
     pub fn sample_volumes(&self, percent: u32) {
@@ -220,6 +226,18 @@ impl Store {
     /// share one check.
     pub async fn check_volumes(&self) {
         check_volume::check_all(&self.0, &self.0.volumes()).await;
+    }
+
+    /// Runs what must go on while the caller's thread waits for a disk.
+    pub fn run_aside(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.0.tasks.spawn(work);
+    }
+
+    /// [`check_volumes`](Self::check_volumes), without waiting for it: it takes minutes when a disk
+    /// hangs.
+    pub fn check_volumes_soon(&self) {
+        let store = self.clone();
+        self.run_aside(async move { store.check_volumes().await });
     }
 
     /// The active NameNode says how a rolling upgrade stands: while one runs, replicas that it

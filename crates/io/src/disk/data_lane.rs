@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::job::{Job, STACK_BYTES, guarded};
+use super::may_wait::MayWait;
 use super::schedule::{Next, Policy, Request, Scheduler, Ticket};
 use super::stats::DiskStats;
 use crate::locks;
@@ -94,11 +95,21 @@ impl DataLane {
         locks::lock(&self.core)
     }
 
-    /// Queues a job. The caller holds a place for it.
+    /// Queues a job. The caller holds a place for it. A thread that [may wait](MayWait) has done a
+    /// small one when this returns, if it may start now and none of its kind waited before it.
     pub(super) fn push(self: &Arc<Self>, request: Request, job: Job) {
-        let now = Instant::now();
+        let mut now = Instant::now();
         let mut core = self.lock();
+        let first = MayWait::takes(&request) && core.scheduler.has_cached_place();
         core.scheduler.push(now, request, job);
+        if first && let Next::Serve(ticket, job) = core.scheduler.next(now) {
+            let key = core.start(ticket);
+            drop(core);
+            let bytes = guarded(job);
+            now = Instant::now();
+            core = self.lock();
+            core.end(now, key, bytes);
+        }
         self.serve(core, now, false);
     }
 

@@ -5,6 +5,7 @@
 //! - `data_lane`: the data lane of a disk: threads carry out what the scheduler chooses
 //! - `device`: from a path to the physical device under it, by st_dev, the mount table and sysfs
 //! - `job`: what the threads of a disk carry out
+//! - `may_wait`: threads that may wait for a disk
 //! - `media`: what kind of device a disk is
 //! - `registry`: the disks of a process
 //! - `schedule`: which request of a disk is served next
@@ -22,6 +23,7 @@ mod config;
 mod data_lane;
 mod device;
 mod job;
+mod may_wait;
 mod media;
 mod registry;
 pub(crate) mod schedule;
@@ -40,6 +42,7 @@ pub(crate) use closing::Aside;
 pub use config::DiskConfig;
 pub(crate) use data_lane::DataLane;
 pub use device::DeviceId;
+pub use may_wait::MayWait;
 pub use media::Media;
 pub use registry::Disks;
 pub(crate) use schedule::{Request, Stream};

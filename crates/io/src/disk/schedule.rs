@@ -95,6 +95,12 @@ impl<T> Scheduler<T> {
         count(&self.cached) + count(&self.device)
     }
 
+    /// Whether a request to the page cache would start at once: there is a place, and none waits.
+    /// What waits for the device does not hold it up.
+    pub(crate) fn has_cached_place(&self) -> bool {
+        self.cached_in_flight < self.policy.cached_max && self.cached.iter().all(VecDeque::is_empty)
+    }
+
     /// As [`waiting`](Self::waiting), by class.
     pub(crate) fn waiting_by_class(&self) -> [usize; IoClass::COUNT] {
         std::array::from_fn(|class| self.cached[class].len() + self.device[class].len())

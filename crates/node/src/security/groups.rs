@@ -134,10 +134,20 @@ fn ask(program: &[String], user: &str) -> Option<Vec<String>> {
     if user.is_empty() || user.starts_with('-') || user.contains('\0') {
         return Some(Vec::new());
     }
+    // `id` takes a number for that of a user, who is likely called otherwise.
+    let number = |c: char| c.is_ascii_digit() || c.is_ascii_whitespace() || c == '+';
+    if user.chars().all(number) && told(program, "-unz", user)? != [user] {
+        return Some(Vec::new());
+    }
+    told(program, "-Gnz", user)
+}
+
+/// The names that `id` prints.
+fn told(program: &[String], what: &str, user: &str) -> Option<Vec<String>> {
     let output = Command::new("timeout")
         .args(["-s", "KILL", LOOKUP_SECONDS])
         .args(program)
-        .args(["-Gnz", "--", user])
+        .args([what, "--", user])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output();
@@ -198,6 +208,18 @@ mod tests {
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         assert_eq!(groups.if_told(&long).await, Some(Vec::new()));
         assert!(groups.known(&long).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_a_number_is_not_that_of_the_user_with_this_number() {
+        let config = Configuration::from_properties([("a", "b")]).expect("valid");
+        let groups = UserGroups::new(SharedConfig::new(config));
+        for number in ["0", "+0", " 0", "00"] {
+            assert_eq!(groups.of(number).await, [""; 0], "{number:?}");
+        }
+        assert!(!groups.of("root").await.is_empty());
+        let (_dir, groups) = told_by(r#"printf "$([ $1 = -unz ] && echo "$3" || echo staff)\0""#);
+        assert_eq!(groups.of("1001").await, ["staff"], "one is called so");
     }
 
     #[tokio::test]

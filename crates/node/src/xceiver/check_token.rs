@@ -72,8 +72,8 @@ impl<'a> Asked<'a> {
                 transfer(&r.message),
             ),
             OpRequest::ReplaceBlock(r) => (&r.block, &r.message.header, replace(&r.message)),
-            OpRequest::RequestShortCircuitFds(_)
-            | OpRequest::RequestShortCircuitShm(_)
+            OpRequest::RequestShortCircuitFds(r) => (&r.block, &r.message.header, read()),
+            OpRequest::RequestShortCircuitShm(_)
             | OpRequest::ReleaseShortCircuitFds(_)
             | OpRequest::Custom(_) => return None,
         };

@@ -13,7 +13,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::log_writers::LogWriters;
 use super::process_wide::XceiverShared;
+use super::segments::{OwnSegment, Segments};
 use super::settings::Settings;
 use super::stats::{Activity, XceiverStats};
 use crate::activity::NodeActivity;
@@ -26,12 +28,14 @@ use crate::xceiver::net::throttle::Throttles;
 use hayloft_rpc::LogLimit;
 
 /// What becomes of a connection after an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum AfterOperation {
     /// The peer may send another request.
     KeepAlive,
     /// The connection is closed.
     Close,
+    /// The connection tells when the client of this segment is gone.
+    Watch(OwnSegment),
 }
 
 /// The data transfer service of one node; clones are the same service.
@@ -51,6 +55,7 @@ struct Inner {
     evict: Mutex<CancellationToken>,
     restarting: CancellationToken,
     tasks: TaskTracker,
+    segments: Segments,
     log_limit: LogLimit,
     peer_times: PeerTimes,
 }
@@ -95,6 +100,7 @@ impl Xceivers {
             evict: Mutex::new(CancellationToken::new()),
             restarting: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            segments: Segments::default(),
             log_limit: LogLimit::default(),
             peer_times: PeerTimes::default(),
         }))
@@ -102,15 +108,6 @@ impl Xceivers {
 
     pub(super) fn store(&self) -> &Store {
         &self.0.store
-    }
-
-    /// Looks for failed volumes, beside the task that met an error. A check takes minutes when a
-    /// disk hangs, and no client shall wait for it.
-    pub(super) fn check_volumes_soon(&self) {
-        let store = self.0.store.clone();
-        self.0
-            .tasks
-            .spawn(async move { store.check_volumes().await });
     }
 
     pub(super) fn link(&self) -> &dyn NameNodeLink {
@@ -166,6 +163,21 @@ impl Xceivers {
 
     pub(super) fn client_place(&self) -> Option<OwnedSemaphorePermit> {
         self.0.shared.client_place()
+    }
+
+    /// The memory that clients of this host share with the node.
+    pub(super) fn segments(&self) -> &Segments {
+        &self.0.segments
+    }
+
+    /// The place of a segment of shared memory; `None` when all are taken.
+    pub(super) fn segment_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.shared.segment_place()
+    }
+
+    /// Clients that write logs.
+    pub(super) fn log_writers(&self) -> &LogWriters {
+        self.0.shared.log_writers()
     }
 
     pub(super) fn places(&self) -> &Arc<Semaphore> {

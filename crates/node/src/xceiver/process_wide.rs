@@ -7,6 +7,7 @@ use hayloft_io::locks::{read, write};
 use hayloft_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::log_writers::LogWriters;
 use super::settings::DATA_MEMORY;
 use crate::xceiver::net::threads::Threads;
 
@@ -16,6 +17,11 @@ const PLACES: usize = 32;
 
 /// Connections of all nodes, before descriptors are counted: as many as the configuration allows.
 const CLIENTS_MAX: usize = 10_000_000;
+
+/// Segments of shared memory of all nodes, at most, and their part of the connections: 128 replicas
+/// fit into one, and each client has its own.
+const SEGMENTS_MAX: usize = 1024;
+const SEGMENTS_SHARE: usize = 4;
 
 /// Memory, places and threads of the data transfer services of a process, and which nodes these
 /// are of. Clones are the same.
@@ -27,8 +33,11 @@ struct Inner {
     places: Arc<Semaphore>,
     /// A permit for each connection that clients may have.
     clients: Arc<Semaphore>,
+    /// A permit for each segment of memory that clients share with a node.
+    segments: Arc<Semaphore>,
     /// What connections run on, once they are served.
     threads: OnceLock<Threads>,
+    log_writers: LogWriters,
     /// The nodes, as many as the process has.
     nodes: RwLock<Vec<Store>>,
 }
@@ -41,7 +50,9 @@ impl XceiverShared {
             memory: BufferPool::new(DATA_MEMORY.saturating_add(reading_memory)),
             places: Arc::new(Semaphore::new(PLACES)),
             clients: Arc::new(Semaphore::new(CLIENTS_MAX)),
+            segments: Arc::new(Semaphore::new(SEGMENTS_MAX)),
             threads: OnceLock::new(),
+            log_writers: LogWriters::default(),
             nodes: RwLock::default(),
         }))
     }
@@ -51,11 +62,19 @@ impl XceiverShared {
     pub fn limit_connections(&self, connections: usize) {
         let too_many = CLIENTS_MAX.saturating_sub(connections);
         self.0.clients.forget_permits(too_many);
+        // Each keeps the connection that it came on.
+        let too_many = SEGMENTS_MAX.saturating_sub(connections / SEGMENTS_SHARE);
+        self.0.segments.forget_permits(too_many);
     }
 
     /// The place of a client's connection; `None` when all are taken.
     pub(super) fn client_place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.clients).try_acquire_owned().ok()
+    }
+
+    /// The place of a segment; `None` when all are taken.
+    pub(super) fn segment_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.segments).try_acquire_owned().ok()
     }
 
     pub(super) fn memory(&self) -> &BufferPool {
@@ -64,6 +83,11 @@ impl XceiverShared {
 
     pub(super) fn places(&self) -> &Arc<Semaphore> {
         &self.0.places
+    }
+
+    /// Clients that write logs.
+    pub(super) fn log_writers(&self) -> &LogWriters {
+        &self.0.log_writers
     }
 
     /// What connections run on. Started with the first call, ended with the last clone.

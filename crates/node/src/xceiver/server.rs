@@ -1,13 +1,13 @@
 //! The data transfer port: connections in, one task each, one operation after another.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_io::Means;
 use hayloft_rpc::AcceptTrouble;
-use hayloft_wire::proto::datatransfer as pb;
-use hayloft_wire::transfer::{self, BlockOpResponse, Op, OpError, OpRequest, Status};
-use tokio::net::{TcpListener, TcpStream};
+use hayloft_wire::transfer::{self, Op, OpError, OpRequest};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::Instrument as _;
@@ -16,14 +16,18 @@ use super::block_receiver;
 use super::check_token;
 use super::context::{AfterOperation, Xceivers};
 use super::error::XferError;
+use super::log_writers::LogThread;
 use super::ops::{
-    block_checksum, block_group_checksum, copy_and_replace, read_block, transfer_block,
+    block_checksum, block_group_checksum, copy_and_replace, read_block, short_circuit,
+    transfer_block,
 };
+use super::segments::OwnSegment;
 use super::settings::Settings;
 use super::stats::{Activity, Gauge, count_operation};
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::handshake::{self, HandshakeRefused};
 use crate::xceiver::net::loopback_congestion::Pacing;
+use crate::xceiver::net::thread_of_its_own::run_alone;
 use crate::xceiver::net::threads::{ThreadPlace, Threads};
 
 /// Operations in progress get this long to end by themselves at shutdown.
@@ -35,9 +39,6 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Buffers that were not used for so long go back to the system: readers come in bursts, and new
 /// memory has to be cleared.
 const IDLE_MEMORY: Duration = Duration::from_secs(60);
-
-/// Version of short-circuit access that this node would speak.
-const SHORT_CIRCUIT_VERSION: u32 = 1;
 
 /// Serves connections until shutdown, then waits for those that are busy, a moment.
 pub async fn serve(x: Xceivers, listener: TcpListener) {
@@ -63,7 +64,9 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
             Ok((stream, _)) => {
                 trouble.works();
                 pacing.settle(&stream);
-                admit(&x, threads, stream);
+                if let Ok(stream) = stream.into_std() {
+                    admit(&x, threads, Accepted::Tcp(stream));
+                }
             }
             Err(error) => {
                 if let Some(means) = Means::lacking(&error) {
@@ -86,9 +89,17 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
     }
 }
 
+/// A connection that was accepted, to be given to a thread.
+pub(super) enum Accepted {
+    /// At the port.
+    Tcp(std::net::TcpStream),
+    /// At this path.
+    Domain(std::os::unix::net::UnixStream, Arc<Path>),
+}
+
 /// Starts a connection's task, unless too many are open: then it is closed without a word, which
 /// stock clients take for a busy node.
-fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
+pub(super) fn admit(x: &Xceivers, threads: &Threads, accepted: Accepted) {
     let settings = x.settings();
     let full = x.stats().now(Activity::Connection) >= settings.max_connections;
     let Some(place) = x.client_place().filter(|_| !full) else {
@@ -107,19 +118,16 @@ fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
     };
     let gauge = x.stats().enter(Activity::Connection);
     let (x, tasks) = (x.clone(), x.tasks().clone());
-    let Ok(stream) = stream.into_std() else {
-        return; // Only if it was not registered.
-    };
     let session = |thread| async move {
         // From now on this thread looks after it.
-        let Some(conn) = opened(&x, &settings, stream).await else {
+        let Some(conn) = opened(&x, &settings, accepted).await else {
             return;
         };
         let session = Session {
             x,
             conn,
             settings,
-            _gauge: gauge,
+            gauge,
             _place: place,
         };
         session.run(thread).await;
@@ -128,9 +136,17 @@ fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
 }
 
 /// The connection behind its handshake, if it needs one; `None` when it is not served.
-async fn opened(x: &Xceivers, settings: &Settings, stream: std::net::TcpStream) -> Option<Conn> {
+async fn opened(x: &Xceivers, settings: &Settings, accepted: Accepted) -> Option<Conn> {
     let gone = |error: &std::io::Error| {
         tracing::debug!(%error, "a data transfer connection was gone at once");
+    };
+    let stream = match accepted {
+        Accepted::Tcp(stream) => stream,
+        Accepted::Domain(stream, path) => {
+            let stream = UnixStream::from_std(stream).inspect_err(gone).ok()?;
+            let conn = Conn::domain(stream, &path, settings);
+            return conn.inspect_err(gone).ok();
+        }
     };
     let mut stream = TcpStream::from_std(stream).inspect_err(gone).ok()?;
     let accepted = tokio::select! {
@@ -169,7 +185,7 @@ struct Session {
     x: Xceivers,
     conn: Conn,
     settings: Arc<Settings>,
-    _gauge: Gauge,
+    gauge: Gauge,
     _place: OwnedSemaphorePermit,
 }
 
@@ -178,11 +194,60 @@ impl Session {
     async fn run(mut self, place: ThreadPlace) {
         let mut limit = self.settings.read_timeout;
         while let Some(request) = self.next(limit).await {
-            if !self.perform(&place, request).await {
-                return;
+            if let Some(thread) = self.own_thread(&request) {
+                return self.perform_alone(place, thread, request).await;
+            }
+            match self.perform(&place, request).await {
+                AfterOperation::KeepAlive => {}
+                AfterOperation::Close => return,
+                AfterOperation::Watch(segment) => return self.watch(place, segment).await,
             }
             self.conn.shrink();
             limit = self.settings.keepalive;
+        }
+    }
+
+    /// A thread for a log's writer. It takes the descriptors of one more connection, so it needs
+    /// the place of one.
+    fn own_thread(&self, request: &OpRequest) -> Option<(LogThread, OwnedSemaphorePermit)> {
+        let OpRequest::WriteBlock(write) = request else {
+            return None;
+        };
+        let client = &write.message.header.client_name;
+        let thread = self.x.log_writers().thread_for(client)?;
+        Some((thread, self.x.client_place()?))
+    }
+
+    /// Carries the last request of a connection out on a thread of its own, or here if none can be
+    /// had.
+    async fn perform_alone(
+        mut self,
+        place: ThreadPlace,
+        thread: (LogThread, OwnedSemaphorePermit),
+        request: OpRequest,
+    ) {
+        drop(place);
+        // The stop waits for it as for others, and no longer.
+        let kept = (thread, self.x.tasks().token());
+        let work = move || {
+            let last = async move {
+                self.conn = match self.conn.settle_here() {
+                    Ok(conn) => conn,
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection of a log's writer is closed");
+                        return;
+                    }
+                };
+                self.perform(&ThreadPlace::alone(), request).await;
+            };
+            last.in_current_span()
+        };
+        let span = tracing::Span::current();
+        let work = move || span.in_scope(work);
+        if let Err((error, work)) = run_alone("hayloft-log", kept, work) {
+            Means::Threads.note();
+            tracing::debug!(%error, "no thread for a log's writer");
+            work().await;
         }
     }
 
@@ -198,8 +263,18 @@ impl Session {
         })
     }
 
-    /// Carries a request out; whether the peer may send another one.
-    async fn perform(&mut self, place: &ThreadPlace, request: OpRequest) -> bool {
+    /// From now on the connection says whether the client of a segment lives, and is none of
+    /// transfers any more.
+    async fn watch(mut self, place: ThreadPlace, segment: OwnSegment) {
+        drop((self.gauge, place));
+        tokio::select! {
+            () = self.x.shutdown_token().cancelled() => {}
+            () = short_circuit::watch(&mut self.conn, segment) => {}
+        }
+    }
+
+    /// Carries a request out; what becomes of the connection.
+    async fn perform(&mut self, place: &ThreadPlace, request: OpRequest) -> AfterOperation {
         let op = request.op();
         let began = Instant::now();
         let _busy = place.busy();
@@ -210,11 +285,16 @@ impl Session {
         match outcome {
             Ok(next) => {
                 tracing::debug!(op = op.name(), peer = self.conn.peer_name(), millis, "done");
-                next == AfterOperation::KeepAlive && !self.settings.keepalive.is_zero()
+                match next {
+                    AfterOperation::KeepAlive if self.settings.keepalive.is_zero() => {
+                        AfterOperation::Close
+                    }
+                    next => next,
+                }
             }
             Err(error) => {
                 report(&self.x, op, &self.conn, &error);
-                false
+                AfterOperation::Close
             }
         }
     }
@@ -304,6 +384,10 @@ async fn perform(
     conn: &mut Conn,
     request: OpRequest,
 ) -> Result<AfterOperation, XferError> {
+    if let Some(answer) = short_circuit::refusal_before_ready(x, &request).await {
+        conn.write_message(&answer).await?;
+        return Ok(AfterOperation::KeepAlive);
+    }
     check_token::check(x, conn, &request).await?;
     match request {
         OpRequest::WriteBlock(request) => block_receiver::write_block(x, conn, *request).await,
@@ -321,30 +405,15 @@ async fn perform(
         OpRequest::BlockGroupChecksum(request) => {
             block_group_checksum::group_checksum(x, conn, *request).await
         }
-        OpRequest::RequestShortCircuitFds(_) => {
-            let refusal = BlockOpResponse {
-                short_circuit_access_version: Some(SHORT_CIRCUIT_VERSION),
-                ..BlockOpResponse::error(Status::ErrorUnsupported, NO_SHORT_CIRCUIT)
-            };
-            conn.write_message(&refusal).await?;
-            Ok(AfterOperation::KeepAlive)
+        OpRequest::RequestShortCircuitFds(request) => {
+            short_circuit::pass_descriptors(x, conn, *request).await
+        }
+        OpRequest::ReleaseShortCircuitFds(request) => {
+            short_circuit::release(x, conn, &request).await
         }
         OpRequest::RequestShortCircuitShm(_) => {
-            let refusal = pb::ShortCircuitShmResponse {
-                status: Status::ErrorUnsupported.into(),
-                error: Some(NO_SHORT_CIRCUIT.to_owned()),
-                id: None,
-            };
-            conn.write_message(&refusal).await?;
-            Ok(AfterOperation::KeepAlive)
-        }
-        OpRequest::ReleaseShortCircuitFds(_) => {
-            let refusal = pb::ReleaseShortCircuitAccessResponse {
-                status: Status::ErrorUnsupported.into(),
-                error: Some(NO_SHORT_CIRCUIT.to_owned()),
-            };
-            conn.write_message(&refusal).await?;
-            Ok(AfterOperation::KeepAlive)
+            let segment = short_circuit::share_memory(x, conn).await?;
+            Ok(segment.map_or(AfterOperation::KeepAlive, AfterOperation::Watch))
         }
         OpRequest::Custom(request) => Err(XferError::protocol(
             conn.peer_name(),
@@ -352,5 +421,3 @@ async fn perform(
         )),
     }
 }
-
-const NO_SHORT_CIRCUIT: &str = "this datanode does not pass descriptors; read over TCP";

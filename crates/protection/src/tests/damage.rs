@@ -55,6 +55,24 @@ async fn mended(node: &mut Node) -> Vec<i64> {
     std::iter::once(first).chain(more).map(id).collect()
 }
 
+/// Whether another process may read a block by itself.
+async fn is_plain(node: &Node, id: i64) -> bool {
+    let replica = node.store.replica(&pool(), id).expect("there");
+    let files = node.store.open_plain_files(&replica.block).await;
+    files.expect("can be read").is_some()
+}
+
+#[tokio::test]
+async fn what_parity_mends_is_read_by_the_node_alone() {
+    let node = start(4, shape(3, 1)).await;
+    put(&node, 1, 70_001).await;
+    assert!(is_plain(&node, 1).await);
+    put(&node, 2, 600_000).await;
+    put(&node, 3, 65_536).await;
+    round(&node).await;
+    assert!(!is_plain(&node, 1).await);
+}
+
 /// What a sender does that finds bytes which differ from their checksums.
 #[tokio::test]
 async fn a_reader_gets_what_should_be_there() {

@@ -2,13 +2,17 @@
 //!
 //! - `decoded`: replicas whose files are not there, opened by decoding
 //! - `open`: opening a replica for reading while others write, rename and remove its files
+//! - `plain_files`: the files of a replica for another process
 //! - `rename_guard`: telling a file that is being renamed from one that is gone
 //! - `replica_reader`: one replica opened for reading
 
 mod decoded;
 mod open;
+mod plain_files;
 mod rename_guard;
 mod replica_reader;
 
 pub(crate) use open::{MissingMeta, open_alone, open_reader};
+pub(crate) use plain_files::open_plain_files;
+pub use plain_files::{PlainFiles, ReplicaWatch};
 pub use replica_reader::ReplicaReader;

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use hayloft_io::locks;
+use hayloft_io::{SharedBits, locks};
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use super::finalized::FinalReplica;
 use super::kept_open::{Forgotten, OpenFiles, OpenReplicas};
 use super::live::{LiveReplica, ReplicaDir};
+use super::watched::WatchedReplicas;
 
 /// Number of shards: enough that writers on all cores seldom meet.
 const SHARDS: usize = 64;
@@ -128,6 +130,9 @@ pub struct ReplicaMap {
     /// Files of finalized replicas. Whatever changes a block forgets them before its shard is
     /// unlocked.
     open: OpenReplicas,
+    /// Which of them other processes read; the same holds for these.
+    watched: WatchedReplicas,
+    watches: AtomicU64,
 }
 
 impl ReplicaMap {
@@ -137,6 +142,8 @@ impl ReplicaMap {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             open: OpenReplicas::default(),
+            watched: WatchedReplicas::default(),
+            watches: AtomicU64::new(0),
         }
     }
 
@@ -157,7 +164,7 @@ impl ReplicaMap {
     pub(crate) fn insert(&self, id: i64, slot: Slot) -> Replaced {
         let mut shard = self.shard(id);
         Replaced {
-            _files: self.open.forget(id),
+            _files: self.forget(id),
             _slot: shard.insert(id, slot),
         }
     }
@@ -180,7 +187,7 @@ impl ReplicaMap {
         let now = shard.get_mut(&id).filter(|now| now.is_same(there))?;
         let slot = std::mem::replace(now, slot);
         Some(Replaced {
-            _files: self.open.forget(id),
+            _files: self.forget(id),
             _slot: Some(slot),
         })
     }
@@ -189,7 +196,7 @@ impl ReplicaMap {
     pub(crate) fn remove(&self, id: i64) -> Option<Slot> {
         let (_files, slot) = {
             let mut shard = self.shard(id);
-            (self.open.forget(id), shard.remove(&id))
+            (self.forget(id), shard.remove(&id))
         };
         slot
     }
@@ -232,7 +239,7 @@ impl ReplicaMap {
             if !shard.get(&id).is_some_and(|now| now.is_same(there)) {
                 return false;
             }
-            (self.open.forget(id), shard.remove(&id))
+            (self.forget(id), shard.remove(&id))
         };
         true
     }
@@ -244,6 +251,25 @@ impl ReplicaMap {
         matches!(shard.get(&live.id), Some(Slot::Live(there)) if Arc::ptr_eq(there, live))
     }
 
+    /// A block changes: its shard is locked.
+    fn forget(&self, id: i64) -> Forgotten {
+        self.watched.clear(id);
+        self.open.forget(id)
+    }
+
+    /// The next change of the block clears the bits. Gives the number of the watch.
+    pub(crate) fn watch(&self, id: i64, bits: SharedBits) -> u64 {
+        let number = self.watches.fetch_add(1, Ordering::Relaxed);
+        let _shard = self.shard(id);
+        self.watched.add(id, number, bits);
+        number
+    }
+
+    /// The replicas that are watched.
+    pub(crate) fn watched(&self) -> &WatchedReplicas {
+        &self.watched
+    }
+
     /// Forgets every block for which `keep` is false and gives those back.
     pub(crate) fn retain(&self, mut keep: impl FnMut(i64, &Slot) -> bool) -> Vec<Gone> {
         let mut all = Vec::new();
@@ -253,7 +279,7 @@ impl ReplicaMap {
             all.extend(gone.map(|(id, slot)| Gone {
                 id,
                 slot,
-                _files: self.open.forget(id),
+                _files: self.forget(id),
             }));
         }
         all

@@ -15,6 +15,7 @@
 //! - `rolling_mode`: whether a rolling upgrade of a pool runs: then what is deleted goes to `trash`
 //! - `state`: the states of a replica and every legal move between them, as one pure table
 //! - `suspect`: a replica that may be damaged
+//! - `watched`: replicas whose files other processes have open
 
 pub mod block_pool;
 pub mod degraded;
@@ -30,6 +31,7 @@ pub mod removed_storages;
 pub mod rolling_mode;
 pub mod state;
 pub mod suspect;
+pub mod watched;
 
 pub use finalized::FinalReplica;
 pub use latch::{Latch, Latches};

@@ -28,6 +28,7 @@ mod unclean;
 mod upgrade;
 mod virtual_nodes;
 mod volumes;
+mod watched;
 mod whose_directories;
 mod write;
 mod written_and_killed;

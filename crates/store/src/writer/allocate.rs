@@ -35,7 +35,7 @@ impl ReplicaWriter {
         let (data, live) = (Arc::clone(&self.data), Arc::clone(&self.live));
         // The next writer of the replica does not meet it.
         let writer_lock = Arc::clone(&self.writer_lock);
-        self.allocating = Some(self.store.tasks.spawn(async move {
+        self.allocating = Some(self.store.tasks.spawn_here(async move {
             let _writer_lock = writer_lock;
             // Without it the file grows as it is written.
             if data.allocate(whole).await.is_ok() {

@@ -114,7 +114,7 @@ impl ReplicaWriter {
             old_lock: Arc::clone(&self.writer_lock),
             write_behind: self.write_behind.clone(),
         };
-        self.moving = Some(self.store.tasks.spawn(going.go(new, tried, first)));
+        self.moving = Some(self.store.tasks.spawn_here(going.go(new, tried, first)));
         Ok(())
     }
 
@@ -244,7 +244,7 @@ impl Going {
         let (writer_lock, write_behind) =
             (Arc::clone(&writer.writer_lock), self.write_behind.clone());
         // To its end even if no task waits for it: files are not left half written.
-        let written = self.store.tasks.spawn(async move {
+        let written = self.store.tasks.spawn_here(async move {
             let _writer_lock = writer_lock;
             files.write_plan(before, plan, false, write_behind).await
         });

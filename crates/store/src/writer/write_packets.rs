@@ -187,10 +187,16 @@ impl ReplicaWriter {
         let (writer_lock, write_behind) =
             (Arc::clone(&self.writer_lock), self.write_behind.clone());
         // To its end even if the writer goes away: files are not left half written.
-        self.writing = Some(self.store.tasks.spawn(async move {
+        let writing = async move {
             let _writer_lock = writer_lock;
             files.write_plan(before, plan, guard, write_behind).await
-        }));
+        };
+        // While all of the replica is kept, it may go to another volume, and this thread must not
+        // wait for the first.
+        self.writing = Some(match self.unwritten {
+            Some(_) => self.store.tasks.spawn(writing),
+            None => self.store.tasks.spawn_here(writing),
+        });
         Ok(true)
     }
 

@@ -81,7 +81,7 @@ pub async fn complete_replica(
         Err(error) => {
             tracing::warn!(%block, "cannot complete a received block: {error}");
             if error.kind() == StoreErrorKind::Io {
-                x.check_volumes_soon();
+                x.store().check_volumes_soon();
             }
             End::Failed(Arc::new(error))
         }

@@ -166,6 +166,7 @@ impl Pipeline<'_> {
         let (block, disk) = self.disk.record();
         let received = Received {
             block,
+            packets: self.receiver.count,
             bytes: self.receiver.bytes,
             throttled: self.receiver.throttled,
             disk,

@@ -2,6 +2,7 @@
 //!
 //! - `client_acks`: the acknowledgements of a client's pipeline on their way to the client
 //! - `completion`: the end of a block: the replica is completed, and the NameNode told
+//! - `cut_off`: clients whose thread waits for a disk hear that their replica is lost
 //! - `data_phase`: the data phase of a write: one task receives
 //! - `end_signals`: what ends a write, or interrupts it, from outside
 //! - `mirror`: the next node of a pipeline while data flows
@@ -17,6 +18,7 @@
 
 mod client_acks;
 pub mod completion;
+mod cut_off;
 pub mod data_phase;
 mod end_signals;
 mod mirror;
@@ -41,6 +43,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::outliers::PeerClock;
 use crate::xceiver::block_receiver::completion::Finish;
+use crate::xceiver::block_receiver::cut_off::cut_off_when;
 use crate::xceiver::block_receiver::data_phase::Ends;
 use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::mirror_setup::{SetUp, next_hop};
@@ -112,6 +115,7 @@ pub async fn write_block(
     let client = &request.message.header.client_name;
     let record = WriteRecord::new(began, client, &writer, kind == WriterKind::Client);
     let cancel = writer.cancel_token();
+    let _cut_off = cut_off_when(x, conn, &cancel).map_err(|e| conn.socket_error(e))?;
     let connecting = connect_mirror(x, conn, &settings, &request, kind);
     let (mirror, set_up) = unless_taken_over(x, &cancel, connecting).await?;
     if kind == WriterKind::Client {
@@ -146,7 +150,12 @@ pub async fn write_block(
         // The writer was told, and sends on until it reads that.
         conn.linger().await;
     }
-    record.end(x, conn, &outcome?);
+    let received = outcome?;
+    record.end(x, conn, &received);
+    if kind == WriterKind::Client {
+        x.log_writers()
+            .wrote(client, received.packets, received.bytes);
+    }
     if kind == WriterKind::Transfer {
         conn.write_message(&BlockOpResponse::success()).await?;
     }

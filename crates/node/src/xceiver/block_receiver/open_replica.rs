@@ -26,7 +26,7 @@ pub async fn open_replica(
         Ok(writer) => writer,
         Err(error) => {
             if error.kind() == StoreErrorKind::Io {
-                x.check_volumes_soon();
+                x.store().check_volumes_soon();
             }
             if kind == WriterKind::Datanode && error.kind() == StoreErrorKind::AlreadyExists {
                 report_stale(x, &request.block);

@@ -366,7 +366,7 @@ impl ReplicaSink {
             tracing::warn!(
                 block = %writer.block(), storage = %writer.storage().id, "cannot write: {error}"
             );
-            self.x.check_volumes_soon();
+            self.x.store().check_volumes_soon();
         }
         self.work = Work::Over;
         self.held.clear();

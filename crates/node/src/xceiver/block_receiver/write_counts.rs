@@ -75,6 +75,8 @@ impl DiskClock {
 pub struct Received {
     /// The replica as it was completed; `None` when it was not.
     pub block: Option<ExtendedBlock>,
+    /// Packets that came in.
+    pub packets: u64,
     /// Bytes of data that came in.
     pub bytes: u64,
     /// How long a limit on bandwidth was waited for.

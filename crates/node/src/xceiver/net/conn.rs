@@ -5,8 +5,8 @@
 //! connection, one of them reading and another one writing.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -16,8 +16,6 @@ use hayloft_client::Protected;
 use hayloft_io::BufferPool;
 use hayloft_wire::frame;
 use hayloft_wire::schema::WireMessage;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -35,10 +33,13 @@ const INBOX_READ: usize = 4 << 10;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_READ: usize = 64 << 10;
 
+/// The address of both ends of a domain socket, which has none.
+pub(super) const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 /// An open connection.
 #[derive(Debug)]
 pub struct Conn {
-    stream: NetStream,
+    pub(super) stream: NetStream,
     name: String,
     inbox: BytesMut,
     /// `None`: wait for ever.
@@ -69,16 +70,36 @@ impl Conn {
     ) -> io::Result<Self> {
         let peer = stream.peer_addr()?;
         stream::set_options(&stream, settings)?;
-        Ok(Self {
-            stream: NetStream::over(stream, protected, memory),
-            name: peer.to_string(),
+        let stream = NetStream::over(stream, protected, memory);
+        Ok(Self::of(stream, peer, peer.to_string(), settings))
+    }
+
+    /// A connection over any stream.
+    pub(super) fn of(
+        stream: NetStream,
+        peer: SocketAddr,
+        name: String,
+        settings: &Settings,
+    ) -> Self {
+        Self {
+            stream,
+            name,
             inbox: BytesMut::new(),
             read_limit: some(settings.read_timeout),
             write_limit: some(settings.write_timeout),
             waits: AtomicU64::new(0),
             waited_nanos: AtomicU64::new(0),
             peer,
-        })
+        }
+    }
+
+    /// The same connection, looked after by the runtime that this is called in.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn settle_here(self) -> io::Result<Self> {
+        let stream = self.stream.settle_here()?;
+        Ok(Self { stream, ..self })
     }
 
     /// Replaces both limits; `None` waits for ever.
@@ -118,7 +139,9 @@ impl Conn {
 
     /// This end.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.stream.tcp().local_addr().ok()
+        let of_this_host = || Some(HERE);
+        let tcp = self.stream.tcp();
+        tcp.map_or_else(of_this_host, |tcp| tcp.local_addr().ok())
     }
 
     /// Whether the other end is on this machine, as Apache's node judges it.
@@ -238,7 +261,7 @@ impl Conn {
 
     /// Readiness for the task that writes; only one task may ask at a time.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.tcp().poll_write_ready(cx)
+        self.stream.poll_write_ready(cx)
     }
 
     /// Writes what fits at once; `None` when nothing does.
@@ -359,51 +382,12 @@ impl Conn {
         Ok(())
     }
 
-    /// Whether bytes may go to the socket from elsewhere; not where they are protected.
-    #[must_use]
-    pub fn takes_files(&self) -> bool {
-        self.stream.is_plain()
-    }
-
-    /// Another descriptor of the socket, for a thread that sends to it without waiting. It keeps
-    /// the connection open; nothing else may be sent while it is used.
-    ///
-    /// # Errors
-    /// Out of descriptors; or the connection does not [take files](Self::takes_files).
-    pub fn duplicate(&self) -> io::Result<OwnedFd> {
-        if !self.takes_files() {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        socket_ref(self.stream.tcp()).try_clone_to_owned()
-    }
-
-    /// Waits until the socket has room, after a write through [`duplicate`](Self::duplicate) that
-    /// found none.
-    ///
-    /// # Errors
-    /// The peer took nothing for longer than the limit.
-    pub async fn wait_for_room(&self) -> io::Result<()> {
-        // The runtime knows of no refusal: asking the kernel again has it wait for the next event.
-        let tcp = self.stream.tcp();
-        let room = tcp.try_io(Interest::WRITABLE, || {
-            let mut fds = [PollFd::new(tcp, PollFlags::OUT)];
-            match poll(&mut fds, Some(&Timespec::default()))? {
-                0 => Err(io::ErrorKind::WouldBlock.into()),
-                _ => Ok(()),
-            }
-        });
-        match room {
-            Ok(()) => Ok(()),
-            Err(error) => self.after_refused_write(error).await,
-        }
-    }
-
     /// Waits after a write that found no room; passes other errors on.
     pub async fn after_refused_write(&self, error: io::Error) -> io::Result<()> {
         match error.kind() {
             io::ErrorKind::WouldBlock => {
                 let began = Instant::now();
-                let room = within(self.write_limit, "writing", self.stream.tcp().writable()).await;
+                let room = within(self.write_limit, "writing", self.stream.writable()).await;
                 let waited = nanos(began.elapsed());
                 self.waits.fetch_add(1, Ordering::Relaxed);
                 self.waited_nanos.fetch_add(waited, Ordering::Relaxed);
@@ -428,8 +412,7 @@ impl Conn {
     /// connection, and the peer might lose them. Says that nothing follows, then drops what the
     /// peer still sends, for a moment.
     pub async fn linger(&self) {
-        let _gone_already =
-            rustix::net::shutdown(socket_ref(self.stream.tcp()), rustix::net::Shutdown::Write);
+        let _gone_already = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write);
         let drain = async {
             let mut dropped = vec![0; LINGER_READ];
             while matches!(self.read_some(&mut dropped).await, Ok(n) if n > 0) {}
@@ -437,14 +420,16 @@ impl Conn {
         let _peer_keeps_sending = timeout(LINGER, drain).await;
     }
 
+    /// Another descriptor of the socket, for what ends it from elsewhere.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn socket(&self) -> io::Result<OwnedFd> {
+        self.stream.as_fd().try_clone_to_owned()
+    }
+
     /// Ends both directions; a task that reads sees the end of the stream after what had arrived.
     pub fn shut_down(&self) {
-        let _gone_already =
-            rustix::net::shutdown(socket_ref(self.stream.tcp()), rustix::net::Shutdown::Both);
+        let _gone_already = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both);
     }
-}
-
-fn socket_ref(stream: &TcpStream) -> BorrowedFd<'_> {
-    use std::os::fd::AsFd as _;
-    stream.as_fd()
 }

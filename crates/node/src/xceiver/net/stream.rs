@@ -1,33 +1,27 @@
-//! The socket of a connection, plain or protected.
+//! The socket of a connection: plain, protected, or of a process on this host.
 //!
-//! Both have the same operations, which never wait: what cannot be done at once is refused with
+//! All have the same operations, which never wait: what cannot be done at once is refused with
 //! `WouldBlock`, and the socket's readiness tells when to try again. A plain one passes them on to
-//! the socket.
+//! the socket, and so does one of this host, which can carry descriptors too.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::AsFd as _;
-use std::sync::Mutex;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 
-use bytes::{Buf as _, BufMut, BytesMut};
+use bytes::BufMut;
 use hayloft_client::Protected;
-use hayloft_io::locks::lock;
-use hayloft_io::{AlignedBuf, BufferPool};
-use hayloft_sasl::{ProtectedIn, ProtectedOut};
+use hayloft_io::BufferPool;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
+use super::protected_socket::ProtectedSocket;
+use super::read_vectored::{read_vectored, would_block};
 use crate::xceiver::settings::Settings;
 
-/// Bytes taken from the socket at a time.
-const RECEIVE: usize = 64 << 10;
-
-/// Bytes that become one protected message, at most.
-const SEAL: usize = 128 << 10;
-
-/// Longer protected messages need room in the memory of transfers until they are complete. Stock
-/// clients and nodes send shorter ones, unless their packets are larger than usual.
-const LONG: usize = SEAL + (64 << 10);
+/// Descriptors that go with one byte, at most.
+const FDS_MAX: usize = 2;
 
 /// A connected socket.
 #[derive(Debug)]
@@ -36,36 +30,8 @@ pub enum NetStream {
     Plain(TcpStream),
     /// Bytes are protected on their way.
     Protected(Box<ProtectedSocket>),
-}
-
-/// A socket with what protects its bytes. One task may read while another one writes.
-#[derive(Debug)]
-pub struct ProtectedSocket {
-    tcp: TcpStream,
-    incoming: Mutex<Incoming>,
-    outgoing: Mutex<Outgoing>,
-}
-
-#[derive(Debug)]
-struct Incoming {
-    layer: ProtectedIn,
-    /// What came and is not complete.
-    raw: BytesMut,
-    /// What was opened and not taken.
-    opened: BytesMut,
-    /// The memory of transfers, and what a long message that comes has of it.
-    memory: BufferPool,
-    held: Option<AlignedBuf>,
-}
-
-#[derive(Debug)]
-struct Outgoing {
-    layer: ProtectedOut,
-    /// What was sealed and did not fit into the socket.
-    sealed: BytesMut,
-    /// Bytes in there, before they were sealed, that their sender does not count as sent. It comes
-    /// back with them until they are.
-    untold: usize,
+    /// A UNIX domain socket: bytes go as they are, and never leave the host.
+    Domain(UnixStream),
 }
 
 /// Sets the options of a socket that is accepted or connected.
@@ -74,8 +40,15 @@ struct Outgoing {
 /// The peer is gone already.
 pub fn set_options(stream: &TcpStream, settings: &Settings) -> io::Result<()> {
     stream.set_nodelay(settings.tcp_nodelay)?;
-    let socket = stream.as_fd();
-    rustix::net::sockopt::set_socket_keepalive(socket, true)?;
+    rustix::net::sockopt::set_socket_keepalive(stream, true)?;
+    set_buffers(stream.as_fd(), settings)
+}
+
+/// Sets the sizes of a socket's buffers.
+///
+/// # Errors
+/// Of the system.
+pub fn set_buffers(socket: BorrowedFd<'_>, settings: &Settings) -> io::Result<()> {
     if settings.recv_buffer > 0 {
         rustix::net::sockopt::set_socket_recv_buffer_size(socket, settings.recv_buffer as usize)?;
     }
@@ -85,46 +58,89 @@ pub fn set_options(stream: &TcpStream, settings: &Settings) -> io::Result<()> {
     Ok(())
 }
 
-fn would_block<T>() -> io::Result<T> {
-    Err(io::ErrorKind::WouldBlock.into())
-}
-
 impl NetStream {
     /// The socket behind a handshake.
     #[must_use]
     pub fn over(tcp: TcpStream, protected: Option<Protected>, memory: &BufferPool) -> Self {
-        let Some((out, into)) = protected else {
-            return Self::Plain(tcp);
-        };
-        Self::Protected(Box::new(ProtectedSocket {
-            tcp,
-            incoming: Mutex::new(Incoming {
-                layer: into,
-                raw: BytesMut::new(),
-                opened: BytesMut::new(),
-                memory: memory.clone(),
-                held: None,
-            }),
-            outgoing: Mutex::new(Outgoing {
-                layer: out,
-                sealed: BytesMut::new(),
-                untold: 0,
-            }),
-        }))
+        match protected {
+            Some(layers) => Self::Protected(Box::new(ProtectedSocket::new(tcp, layers, memory))),
+            None => Self::Plain(tcp),
+        }
     }
 
-    /// The socket itself, for its addresses, its end and its readiness.
-    pub fn tcp(&self) -> &TcpStream {
+    /// The same on the runtime that this is called in, which looks after it from now on.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn settle_here(self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Plain(tcp) => Self::Plain(TcpStream::from_std(tcp.into_std()?)?),
+            Self::Protected(socket) => Self::Protected(Box::new(socket.settle_here()?)),
+            Self::Domain(socket) => Self::Domain(UnixStream::from_std(socket.into_std()?)?),
+        })
+    }
+
+    /// The TCP socket, for its addresses; none of a domain socket.
+    pub fn tcp(&self) -> Option<&TcpStream> {
         match self {
-            Self::Plain(tcp) => tcp,
-            Self::Protected(socket) => &socket.tcp,
+            Self::Plain(tcp) => Some(tcp),
+            Self::Protected(socket) => Some(socket.tcp()),
+            Self::Domain(_) => None,
+        }
+    }
+
+    /// Waits until the socket has room.
+    pub async fn writable(&self) -> io::Result<()> {
+        match self {
+            Self::Plain(tcp) => tcp.writable().await,
+            Self::Protected(socket) => socket.tcp().writable().await,
+            Self::Domain(socket) => socket.writable().await,
+        }
+    }
+
+    /// As [`writable`](Self::writable), for the one task that may ask.
+    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(tcp) => tcp.poll_write_ready(cx),
+            Self::Protected(socket) => socket.tcp().poll_write_ready(cx),
+            Self::Domain(socket) => socket.poll_write_ready(cx),
+        }
+    }
+
+    /// Tries a write that another function does; one that it refuses waits for room.
+    pub fn try_write_io<R>(&self, write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        match self {
+            Self::Plain(tcp) => tcp.try_io(Interest::WRITABLE, write),
+            Self::Protected(socket) => socket.tcp().try_io(Interest::WRITABLE, write),
+            Self::Domain(socket) => socket.try_io(Interest::WRITABLE, write),
+        }
+    }
+
+    /// Sends one byte with duplicates of these descriptors; they arrive together.
+    pub fn try_send_descriptors(&self, fds: &[BorrowedFd<'_>], byte: u8) -> io::Result<()> {
+        let Self::Domain(socket) = self else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let sent = socket.try_io(Interest::WRITABLE, || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+            let mut with = SendAncillaryBuffer::new(&mut space);
+            if !with.push(SendAncillaryMessage::ScmRights(fds)) {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            let byte = [byte];
+            let byte = [IoSlice::new(&byte)];
+            Ok(sendmsg(socket, &byte, &mut with, SendFlags::NOSIGNAL)?)
+        });
+        match sent? {
+            0 => would_block(),
+            _ => Ok(()),
         }
     }
 
     /// Whether bytes go as they are, so that the kernel may take them from elsewhere.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        matches!(self, Self::Plain(_))
+        !matches!(self, Self::Protected(_))
     }
 
     /// Waits until there is something to read.
@@ -132,7 +148,11 @@ impl NetStream {
         if self.has_opened() {
             return Ok(());
         }
-        self.tcp().readable().await
+        match self {
+            Self::Plain(tcp) => tcp.readable().await,
+            Self::Protected(socket) => socket.tcp().readable().await,
+            Self::Domain(socket) => socket.readable().await,
+        }
     }
 
     /// As [`readable`](Self::readable), for the one task that may ask.
@@ -140,13 +160,17 @@ impl NetStream {
         if self.has_opened() {
             return Poll::Ready(Ok(()));
         }
-        self.tcp().poll_read_ready(cx)
+        match self {
+            Self::Plain(tcp) => tcp.poll_read_ready(cx),
+            Self::Protected(socket) => socket.tcp().poll_read_ready(cx),
+            Self::Domain(socket) => socket.poll_read_ready(cx),
+        }
     }
 
     fn has_opened(&self) -> bool {
         match self {
-            Self::Plain(_) => false,
-            Self::Protected(socket) => !lock(&socket.incoming).opened.is_empty(),
+            Self::Plain(_) | Self::Domain(_) => false,
+            Self::Protected(socket) => socket.has_opened(),
         }
     }
 
@@ -155,6 +179,7 @@ impl NetStream {
         match self {
             Self::Plain(tcp) => tcp.try_read(into),
             Self::Protected(socket) => socket.read(&mut &mut *into),
+            Self::Domain(socket) => socket.try_read(into),
         }
     }
 
@@ -163,6 +188,7 @@ impl NetStream {
         match self {
             Self::Plain(tcp) => tcp.try_read_buf(into),
             Self::Protected(socket) => socket.read(into),
+            Self::Domain(socket) => socket.try_read_buf(into),
         }
     }
 
@@ -172,6 +198,7 @@ impl NetStream {
         match self {
             Self::Plain(tcp) => read_vectored(tcp, into),
             Self::Protected(socket) => socket.read_vectored(into),
+            Self::Domain(socket) => read_vectored(socket, into),
         }
     }
 
@@ -180,6 +207,7 @@ impl NetStream {
         match self {
             Self::Plain(tcp) => tcp.try_write(bytes),
             Self::Protected(socket) => socket.write(&[IoSlice::new(bytes)]),
+            Self::Domain(socket) => socket.try_write(bytes),
         }
     }
 
@@ -189,173 +217,31 @@ impl NetStream {
         match self {
             Self::Plain(tcp) => tcp.try_write_vectored(slices),
             Self::Protected(socket) => socket.write(slices),
+            Self::Domain(socket) => socket.try_write_vectored(slices),
         }
     }
 
     /// What comes next is not what was refused before: that is sent in full, and counts no more.
     pub fn begin_write(&self) {
         if let Self::Protected(socket) = self {
-            lock(&socket.outgoing).untold = 0;
+            socket.begin_write();
         }
     }
 
     /// Drops memory that nothing is in.
     pub fn shrink(&self) {
         if let Self::Protected(socket) = self {
-            let mut outgoing = lock(&socket.outgoing);
-            if outgoing.sealed.is_empty() {
-                outgoing.sealed = BytesMut::new();
-            }
+            socket.shrink();
         }
     }
 }
 
-/// Reads what the socket has into several pieces.
-fn read_vectored(tcp: &TcpStream, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-    let room: usize = into.iter().map(|piece| piece.len()).sum();
-    let mut short = None;
-    // What makes the socket count as empty is a refusal within `try_io`, which knows the
-    // readiness from before the read. Data that arrives meanwhile is not forgotten.
-    let outcome = tcp.try_io(Interest::READABLE, || {
-        loop {
-            match rustix::io::readv(tcp, into) {
-                Ok(n) if n > 0 && n < room => {
-                    short = Some(n);
-                    return would_block();
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                other => return other.map_err(Into::into),
-            }
+impl AsFd for NetStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Plain(tcp) => tcp.as_fd(),
+            Self::Protected(socket) => socket.tcp().as_fd(),
+            Self::Domain(socket) => socket.as_fd(),
         }
-    });
-    match (outcome, short) {
-        (Err(e), Some(n)) if e.kind() == io::ErrorKind::WouldBlock => Ok(n),
-        (outcome, _) => outcome,
-    }
-}
-
-impl ProtectedSocket {
-    fn read(&self, into: &mut impl BufMut) -> io::Result<usize> {
-        let mut incoming = lock(&self.incoming);
-        if !incoming.receive(&self.tcp)? {
-            return Ok(0);
-        }
-        let now = incoming.opened.len().min(into.remaining_mut());
-        into.put_slice(&incoming.take(now));
-        Ok(now)
-    }
-
-    fn read_vectored(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let mut incoming = lock(&self.incoming);
-        if incoming.opened.is_empty()
-            && let ProtectedIn::Bytes(cipher) = &mut incoming.layer
-        {
-            // Each byte has its place on the wire: they are opened where they are wanted.
-            let came = read_vectored(&self.tcp, into)?;
-            let mut left = came;
-            for piece in into {
-                let now = left.min(piece.len());
-                cipher.apply(&mut piece[..now]);
-                left -= now;
-            }
-            return Ok(came);
-        }
-        if !incoming.receive(&self.tcp)? {
-            return Ok(0);
-        }
-        let mut taken = 0;
-        for piece in into {
-            let now = incoming.opened.len().min(piece.len());
-            piece[..now].copy_from_slice(&incoming.take(now));
-            taken += now;
-        }
-        Ok(taken)
-    }
-
-    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut outgoing = lock(&self.outgoing);
-        outgoing.drain(&self.tcp)?;
-        if outgoing.untold == 0 {
-            let mut room = SEAL;
-            let pieces = slices.iter().map(|slice| {
-                let piece = &slice[..slice.len().min(room)];
-                room -= piece.len();
-                piece
-            });
-            let parts: Vec<&[u8]> = pieces.filter(|piece| !piece.is_empty()).collect();
-            let outgoing = &mut *outgoing;
-            outgoing.layer.seal(&parts, &mut outgoing.sealed);
-            outgoing.untold = SEAL - room;
-            outgoing.drain(&self.tcp)?;
-        }
-        Ok(std::mem::take(&mut outgoing.untold))
-    }
-}
-
-impl Incoming {
-    /// Has something opened, or says that the stream is at its end. A read that completes no
-    /// message is refused as one of nothing: empty messages hold no thread.
-    fn receive(&mut self, tcp: &TcpStream) -> io::Result<bool> {
-        if !self.opened.is_empty() {
-            return Ok(true);
-        }
-        self.raw.reserve(RECEIVE);
-        match tcp.try_read_buf(&mut (&mut self.raw).limit(RECEIVE)) {
-            Ok(0) if self.raw.is_empty() => return Ok(false),
-            // An end within a message was not the other side's.
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => {}
-            Err(error) => {
-                if self.raw.is_empty() {
-                    self.raw = BytesMut::new(); // An idle connection holds no memory.
-                }
-                return Err(error);
-            }
-        }
-        let opening = self.layer.open(&mut self.raw, &mut self.opened);
-        opening.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        self.hold_room()?;
-        match self.opened.is_empty() {
-            true => would_block(),
-            false => Ok(true),
-        }
-    }
-
-    /// A peer that announces long messages takes no memory that others have.
-    fn hold_room(&mut self) -> io::Result<()> {
-        let announced = self.layer.announced(&self.raw);
-        if announced <= LONG {
-            self.held = None;
-        } else if self.held.is_none() {
-            let room = self.memory.try_acquire(announced).ok().flatten();
-            self.held = Some(room.ok_or_else(|| {
-                let text =
-                    format!("there is no memory for a protected message of {announced} bytes");
-                io::Error::new(io::ErrorKind::OutOfMemory, text)
-            })?);
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, len: usize) -> BytesMut {
-        let taken = self.opened.split_to(len);
-        if self.opened.is_empty() {
-            self.opened = BytesMut::new();
-        }
-        taken
-    }
-}
-
-impl Outgoing {
-    /// Sends what was sealed.
-    fn drain(&mut self, tcp: &TcpStream) -> io::Result<()> {
-        while !self.sealed.is_empty() {
-            match tcp.try_write(&self.sealed) {
-                Ok(sent) => self.sealed.advance(sent),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 }

@@ -155,6 +155,12 @@ impl ThreadPlace {
         Self(Arc::clone(load))
     }
 
+    /// That of a connection with a thread of its own.
+    #[must_use]
+    pub fn alone() -> Self {
+        Self::new(&Arc::default())
+    }
+
     /// An operation begins.
     #[must_use]
     pub fn busy(&self) -> Busy<'_> {

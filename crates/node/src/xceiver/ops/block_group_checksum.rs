@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hayloft_wire::block_token::AccessMode;
 use hayloft_wire::checksum::{ChecksumKind, CompositeCrc, Md5OfCrcs};
 use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::datatransfer as pb;
@@ -13,6 +14,7 @@ use hayloft_wire::proto::hdfs::{
 };
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 
+use crate::security::Access;
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
@@ -207,7 +209,15 @@ impl<'a> GroupRequest<'a> {
         Ok(answer)
     }
 
-    /// Decodes data block `index` from the others, for its checksum only.
+    /// Whether the client may read an internal block: its request's token is for another one.
+    fn may_read(&self, replica: &InternalReplica) -> bool {
+        let block = self.stripe.internal_block(self.group, replica.index);
+        let tokens = self.x.link().block_tokens();
+        let read = Access::to(AccessMode::Read);
+        tokens.check(Some(&replica.token), &block, &read).is_ok()
+    }
+
+    /// Decodes data block `index` from the others that the client may read, for its checksum only.
     async fn make_up(
         &self,
         index: usize,
@@ -217,7 +227,8 @@ impl<'a> GroupRequest<'a> {
             let policy = self.policy.id;
             XferError::Refused(format!("the code of policy {policy} is not known here"))
         })?;
-        let replicas = self.replicas.clone();
+        let mut replicas = self.replicas.clone();
+        replicas.retain(|replica| self.may_read(replica));
         let group = StripedGroup::new(self.group.clone(), self.stripe, codec, replicas);
         let lost = checksum_of_lost(self.x, &group, index, len, &self.options).await?;
         Ok(pb::OpBlockChecksumResponse {

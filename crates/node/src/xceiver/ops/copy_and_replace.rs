@@ -225,7 +225,7 @@ async fn move_here(
         let moved = moved.await?;
         tracing::info!(%block, storage = %moved.storage.id, %target, "moved between storages of \
             this node");
-        // The store's events tell the NameNode about the old place.
+        // The NameNode drops the old place itself when it hears of the new one.
         x.link().received(&moved.block, &moved.storage, None);
         Ok(())
     };

@@ -136,7 +136,7 @@ pub async fn after_read_error(x: &Xceivers, block: &ExtendedBlock, error: &XferE
         x.store().mark_suspect(block);
     }
     if error.suspects_disk() {
-        x.check_volumes_soon();
+        x.store().check_volumes_soon();
     }
 }
 

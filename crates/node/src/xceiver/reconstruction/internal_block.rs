@@ -192,8 +192,12 @@ impl RemoteStream {
         range: SourceRange,
     ) -> Result<Self, XferError> {
         let silence = settings.downstream_read_timeout(1);
-        // A client's token is for the client, and may be over before the last source is open.
-        let token = x.token(&range.block, Access::to(AccessMode::Read))?;
+        // For a client its own token is used: one of this node would let the source, which the
+        // client names, read on for as long as it likes.
+        let token = match replica.token.identifier.is_empty() {
+            true => x.token(&range.block, Access::to(AccessMode::Read))?,
+            false => replica.token.clone(),
+        };
         let from = NodeForBlock {
             node: &replica.node.id,
             pool: &range.block.pool,

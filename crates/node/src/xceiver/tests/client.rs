@@ -11,7 +11,7 @@ use hayloft_wire::pipeline_ack::{Hop, PipelineAck};
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Stage, Status};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, timeout};
 
@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connection.
 #[derive(Debug)]
-pub struct Client {
-    pub stream: TcpStream,
+pub struct Client<S = TcpStream> {
+    pub stream: S,
     pub inbox: BytesMut,
 }
 
@@ -40,7 +40,9 @@ impl Client {
             inbox: BytesMut::new(),
         }
     }
+}
 
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     pub async fn send(&mut self, bytes: &[u8]) {
         self.stream
             .write_all(bytes)
@@ -132,8 +134,8 @@ pub fn write_request(
 
 /// A pipeline that was set up.
 #[derive(Debug)]
-pub struct Pipeline {
-    pub client: Client,
+pub struct Pipeline<S = TcpStream> {
+    pub client: Client<S>,
     pub checksum: DataChecksum,
     pub offset: u64,
     pub seqno: i64,
@@ -158,7 +160,16 @@ impl Pipeline {
         node: &Node,
         request: &pb::OpWriteBlock,
     ) -> Result<Self, Option<BlockOpResponse>> {
-        let mut client = Client::connect(node).await;
+        Self::set_up_on(Client::connect(node).await, request).await
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Pipeline<S> {
+    /// As [`set_up`](Pipeline::set_up), on this connection.
+    pub async fn set_up_on(
+        mut client: Client<S>,
+        request: &pb::OpWriteBlock,
+    ) -> Result<Self, Option<BlockOpResponse>> {
         client.request(request).await;
         let response = client.response().await;
         let checksum = DataChecksum::try_from(&request.requested_checksum).expect("valid");
@@ -268,8 +279,8 @@ pub fn read_request(
 }
 
 /// Reads a range and confirms it on the same connection. `Err`: the answer, or nothing.
-pub async fn read_on(
-    client: &mut Client,
+pub async fn read_on<S: AsyncRead + AsyncWrite + Unpin>(
+    client: &mut Client<S>,
     block: &ExtendedBlock,
     offset: u64,
     len: u64,

@@ -3,13 +3,8 @@
 use std::time::Duration;
 
 use bytes::{BufMut as _, BytesMut};
-use hayloft_wire::frame;
 use hayloft_wire::ids::StorageType;
-use hayloft_wire::limits::MAX_OP_RESPONSE_BYTES;
 use hayloft_wire::packet::{PacketHeader, encode_packet};
-use hayloft_wire::proto::datatransfer as pb;
-use hayloft_wire::proto::security::Token;
-use hayloft_wire::transfer::{self, Status};
 
 use super::super::{Activity, Settings};
 use super::client::{Client, Pipeline, read};
@@ -138,66 +133,6 @@ async fn connections_beyond_the_limit_are_closed() {
     })
     .await;
     assert_eq!(read(&node, &block(1, 1001), 0, 0).await, Ok(Vec::new()));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn short_circuit_is_declined_and_the_connection_stays() {
-    let node = Node::start().await;
-    Pipeline::create(1, 1001, &[&node]).await.close(1).await;
-    let mut client = Client::connect(&node).await;
-    let request = pb::OpRequestShortCircuitAccess {
-        header: transfer::base_header(&block(1, 1001), Token::default()),
-        max_version: 1,
-        slot_id: None,
-        supports_receipt_verification: Some(true),
-    };
-    client.request(&request).await;
-    assert_eq!(
-        client.response().await.map(|r| r.outcome()),
-        Some(Status::ErrorUnsupported)
-    );
-    assert_eq!(
-        super::client::read_on(&mut client, &block(1, 1001), 0, 0, true).await,
-        Ok(Vec::new())
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn shared_memory_and_releases_are_declined_and_the_connection_stays() {
-    let node = Node::start().await;
-    Pipeline::create(2, 1001, &[&node]).await.close(1).await;
-    let mut client = Client::connect(&node).await;
-    let request = pb::ShortCircuitShmRequest {
-        client_name: "client".to_owned(),
-        trace_info: None,
-    };
-    client.request(&request).await;
-    let answer: pb::ShortCircuitShmResponse = client
-        .read(|buf| frame::decode_delimited(buf, MAX_OP_RESPONSE_BYTES))
-        .await
-        .expect("answered");
-    assert_eq!(
-        (answer.status, answer.id),
-        (Status::ErrorUnsupported.into(), None)
-    );
-    let request = pb::ReleaseShortCircuitAccessRequest {
-        slot_id: pb::ShortCircuitShmSlot {
-            shm_id: pb::ShortCircuitShmId { hi: 1, lo: 2 },
-            slot_idx: 3,
-        },
-        trace_info: None,
-    };
-    client.request(&request).await;
-    let answer: pb::ReleaseShortCircuitAccessResponse = client
-        .read(|buf| frame::decode_delimited(buf, MAX_OP_RESPONSE_BYTES))
-        .await
-        .expect("answered");
-    assert_eq!(answer.status, i32::from(Status::ErrorUnsupported));
-    assert!(answer.error.is_some(), "it says why");
-    assert_eq!(
-        super::client::read_on(&mut client, &block(2, 1001), 0, 0, true).await,
-        Ok(Vec::new())
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,8 @@ mod failures;
 mod garbage;
 mod group_checksums;
 mod inplace;
+mod local_client;
+mod logs;
 mod mirrors;
 mod moves;
 mod node;
@@ -16,6 +18,7 @@ mod protected;
 mod reads;
 mod reconstruction;
 mod residency;
+mod short_circuit;
 mod striped;
 mod tokens;
 

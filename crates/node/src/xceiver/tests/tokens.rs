@@ -1,17 +1,23 @@
 //! Requests with tokens that do not permit them, and with such that do.
 
-use bytes::Bytes;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
 use hayloft_conf::KeyGenerator;
 use hayloft_wire::block_token::AccessMode;
 use hayloft_wire::ids::StorageType;
 use hayloft_wire::proto::datatransfer as pb;
+use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::proto::hdfs_server::{BlockKey, ExportedBlockKeys};
 use hayloft_wire::proto::security::Token;
-use hayloft_wire::transfer::{self, Stage, Status};
+use hayloft_wire::transfer::{self, OpRequest, Stage, Status};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
 
 use super::super::transfer_block;
 use super::client::{Client, Pipeline, write_request};
 use super::node::Node;
+use super::striped::{infos, policy};
 use super::{block, crc32c, pattern, pool};
 use crate::namenode::Targets;
 use crate::security::{Access, BlockTokens, TokenSettings};
@@ -113,7 +119,7 @@ async fn a_reader_needs_a_token_of_this_key_block_time_and_mode() {
     bytes[at..at + 4].copy_from_slice(b"root");
     other_user.identifier = bytes.into();
     let expired = made_with(&keys(1, 0), 1, Access::to(AccessMode::Read));
-    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
     let forged = made_with(&keys(2, 600_000), 1, Access::to(AccessMode::Read));
     for (what, token) in [
         ("none", Token::default()),
@@ -244,6 +250,80 @@ async fn every_operation_with_a_block_asks_for_its_token() {
     refused(client).await;
 }
 
+/// A checksum of what is decoded from block 17, asked with the token of block 16.
+fn of_a_neighbour(holder: DatanodeInfo, token: Token) -> pb::OpBlockGroupChecksum {
+    let mut own = block(16, 1001);
+    own.block.num_bytes = 1000;
+    pb::OpBlockGroupChecksum {
+        header: transfer::base_header(&own, good(16, AccessMode::Read)),
+        datanodes: infos([holder].into_iter()),
+        block_tokens: vec![token],
+        ec_policy: policy("rs", 1, 1, 4096),
+        block_indices: vec![1],
+        requested_num_bytes: 1,
+        ..pb::OpBlockGroupChecksum::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_checksum_is_of_no_block_that_its_client_may_not_read() {
+    let node = node().await;
+    written(&[&node], 17, &pattern(1000)).await;
+    let neighbour = good(17, AccessMode::Read);
+    let expired = made_with(&keys(1, 0), 17, Access::to(AccessMode::Read));
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    for (token, status) in [
+        (Token::default(), Status::Error),
+        (good(17, AccessMode::Write), Status::Error),
+        (good(16, AccessMode::Read), Status::Error),
+        (expired, Status::Error),
+        (neighbour.clone(), Status::Success),
+    ] {
+        let mut client = Client::connect(&node).await;
+        client.request(&of_a_neighbour(node.info(), token)).await;
+        let answer = client.response().await.expect("answered");
+        assert_eq!(answer.outcome(), status, "{}", answer.message());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_checksum_gives_no_token_of_the_node_away() {
+    let node = node().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let mut elsewhere = node.info();
+    elsewhere.id.datanode_uuid = "elsewhere".to_owned();
+    elsewhere.id.xfer_port = listener.local_addr().expect("bound").port().into();
+    let own = good(17, AccessMode::Read);
+    let mut client = Client::connect(&node).await;
+    client
+        .request(&of_a_neighbour(elsewhere.clone(), own.clone()))
+        .await;
+    let (mut stream, _) = listener.accept().await.expect("asked");
+    let mut came = BytesMut::new();
+    let asked = loop {
+        if let Some(asked) = transfer::decode_request(&mut came).expect("a request") {
+            break asked;
+        }
+        stream.read_buf(&mut came).await.expect("more");
+    };
+    let OpRequest::ReadBlock(asked) = asked else {
+        panic!("{asked:?}");
+    };
+    assert_eq!(asked.message.header.base_header.token, Some(own));
+    drop((stream, client));
+    let mut client = Client::connect(&node).await;
+    client
+        .request(&of_a_neighbour(elsewhere, Token::default()))
+        .await;
+    let answer = client.response().await.expect("answered");
+    assert_eq!(answer.outcome(), Status::Error);
+    let called = tokio::time::timeout(Duration::from_millis(100), listener.accept());
+    assert!(
+        called.await.is_err(),
+        "the node went there in a stranger's name"
+    );
+}
+
 async fn refused(mut client: Client) {
     let answer = client.response().await.expect("answered");
     assert_eq!(answer.outcome(), Status::ErrorAccessToken);
@@ -278,6 +358,6 @@ async fn copies_and_pipelines_carry_tokens_of_their_own() {
         ..Targets::default()
     };
     let _sent_or_cut_off = transfer_block(&source.x, &wanted, targets).await;
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(stranger.store.replica(&pool(), 1).is_none());
 }
