@@ -8,6 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use hayloft_rpc::log_limit::words;
 use hayloft_sasl::{
     Agreed, CounterKeys, DigestClient, Opener, ProtectedIn, ProtectedOut, SaslQuality, to_base64,
 };
@@ -155,8 +156,10 @@ pub async fn read_handshake(
         return Ok(message);
     }
     let said = message.message.unwrap_or_default();
-    let said: String = said.chars().take(500).collect();
-    Err(refused(format_args!("the other side answers: {said}")))
+    Err(refused(format_args!(
+        "the other side answers: {}",
+        words(&said)
+    )))
 }
 
 fn protected(agreed: Agreed, aes: Option<&CipherOption>) -> io::Result<Option<Protected>> {

@@ -106,14 +106,19 @@ impl TransferProtection {
         }
     }
 
-    /// What a node offers to its clients, which choose the cipher.
+    /// What a node offers to its clients, which choose the cipher: the one that the configuration
+    /// names, and none that is weaker. The choice is no part of the proof, so who alters the
+    /// network could have both sides agree on any that is on offer. Apache's node offers all.
     #[must_use]
-    pub fn offer<'a>(&self, qualities: &'a [SaslQuality]) -> DigestOffer<'a> {
+    pub fn offer<'a>(&'a self, qualities: &'a [SaslQuality]) -> DigestOffer<'a> {
         DigestOffer {
             protocol: PROTOCOL,
             host: HOST,
             qualities,
-            ciphers: &LayerCipher::ALL,
+            ciphers: match *self.ciphers {
+                [LayerCipher::Rc4] => &LayerCipher::ALL,
+                _ => &self.ciphers,
+            },
         }
     }
 
@@ -188,9 +193,27 @@ mod tests {
             "dfs.encrypt.data.transfer.cipher.suites",
             "AES/CTR/NoPadding",
         );
-        assert_eq!(*with(&[]).ciphers, LayerCipher::ALL);
-        assert_eq!(*with(&[algorithm]).ciphers, LayerCipher::ALL);
-        assert_eq!(*with(&[encrypt, algorithm]).ciphers, [LayerCipher::Rc4]);
+        let stronger = ("dfs.encrypt.data.transfer.algorithm", "3des");
+        let unknown = ("dfs.encrypt.data.transfer.algorithm", "des");
+        let all = &LayerCipher::ALL[..];
+        for (properties, wished, offered) in [
+            (&[][..], all, all),
+            // As with Apache's, the key counts with encryption alone.
+            (&[stronger], all, all),
+            (&[encrypt], all, all),
+            // No client loses by a stronger one.
+            (&[encrypt, algorithm], &[LayerCipher::Rc4], all),
+            (
+                &[encrypt, stronger],
+                &[LayerCipher::TripleDes],
+                &[LayerCipher::TripleDes],
+            ),
+            (&[encrypt, unknown], &[], &[]),
+        ] {
+            let protection = with(properties);
+            assert_eq!(protection.wish(&[]).ciphers, wished, "{properties:?}");
+            assert_eq!(protection.offer(&[]).ciphers, offered, "{properties:?}");
+        }
         assert_eq!(with(&[]).counter(), None);
         assert_eq!(with(&[suite]).counter(), Some(KeyLength::Bits128));
     }

@@ -95,10 +95,10 @@ fn hint(code: i32, text: &str) -> &'static str {
         24 | 31 => ": the key in the keytab is not the KDC's: export the keytab again",
         // AP_ERR_TKT_EXPIRED
         32 => ": the ticket has run out: run kinit, or look why the node cannot log in again",
-        // KDC_ERR_NEVER_VALID, AP_ERR_TKT_NYV, AP_ERR_SKEW
-        11 | 33 | 37 => {
-            ": the clocks of this host and of the KDC differ by more than Kerberos \
-              allows: correct them (chrony or ntpd)"
+        // KDC_ERR_NEVER_VALID, AP_ERR_TKT_NYV, AP_ERR_SKEW, KDCREP_SKEW
+        11 | 33 | 37 | 148 => {
+            ": the clocks of this host and of the KDC, or of a caller, differ by more than \
+              Kerberos allows: correct them (chrony or ntpd)"
         }
         // KRB5_REALM_UNKNOWN, KRB5_REALM_CANT_RESOLVE
         153 | 154 => {
@@ -126,6 +126,7 @@ mod tests {
     fn usual_mistakes_say_what_to_do() {
         for (code, words) in [
             (-1_765_328_347, "clocks"),
+            (-1_765_328_236, "clocks"),
             (-1_765_328_228, "no KDC answers"),
             (-1_765_328_378, "does not know this node's principal"),
             (-1_765_328_377, "does not know the server's"),

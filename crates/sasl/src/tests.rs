@@ -223,6 +223,52 @@ fn the_first_choice_of_the_client_that_the_server_has_counts() {
 }
 
 #[test]
+fn a_challenge_without_a_cipher_of_the_client_is_refused() {
+    use SaslQuality::Privacy;
+    let offered = offer(&[Privacy], &LayerCipher::ALL);
+    let challenge = DigestServer::new(offered).challenge();
+    let listed = "cipher=\"3des,rc4\"";
+    for altered in [
+        "",
+        "cipher=\"\"",
+        "cipher=\",\"",
+        "cipher=\"des,rc4-56,rc4-40\"",
+        "cipher=\"3des-x\"",
+    ] {
+        let altered = challenge.replacen(listed, altered, 1);
+        assert_ne!(altered, challenge);
+        let client = DigestClient::new(offered, USER, PASSWORD);
+        assert!(client.answer(altered.as_bytes()).is_err(), "{altered}");
+    }
+    let only = offer(&[Privacy], &[LayerCipher::TripleDes]);
+    let altered = challenge.replacen(listed, "cipher=\"rc4\"", 1);
+    let client = DigestClient::new(only, USER, PASSWORD);
+    assert!(client.answer(altered.as_bytes()).is_err());
+}
+
+#[test]
+fn a_cipher_that_is_not_on_offer_is_not_taken() {
+    use SaslQuality::Privacy;
+    let all = offer(&[Privacy], &LayerCipher::ALL);
+    for (offered, chosen, taken) in [
+        (LayerCipher::TripleDes, "rc4", false),
+        (LayerCipher::TripleDes, "3des", true),
+        (LayerCipher::Rc4, "3des", false),
+    ] {
+        let offered = [offered];
+        let server = DigestServer::new(offer(&[Privacy], &offered));
+        // Who alters the network has the client believe that there is this cipher alone.
+        let listed = format!("cipher=\"{}\"", offered[0].name());
+        let told = format!("cipher=\"{chosen}\"");
+        let altered = server.challenge().replacen(&listed, &told, 1);
+        let client = DigestClient::new(all, USER, PASSWORD);
+        let answer = client.answer(altered.as_bytes()).expect("it has both");
+        let heard = server.response(answer.response().as_bytes());
+        assert_eq!(heard.is_ok(), taken, "{chosen}");
+    }
+}
+
+#[test]
 fn an_answer_that_does_not_fit_is_refused() {
     let qualities = [SaslQuality::Privacy];
     let fitting = |server: &DigestServer<'_>| {

@@ -71,7 +71,7 @@ pub(super) async fn authenticate(
     negotiate(stream, shared).await?;
     let auth = offered(shared, &next(stream, shared, security).await?)?;
     let target = target(shared, security, &auth, &realm).await?;
-    let (context, token, complete) = step(shared, Vec::new(), move || {
+    let (context, token, complete) = step(shared, security, Vec::new(), move || {
         GssContext::to(credentials, &target)
     })
     .await?;
@@ -93,7 +93,7 @@ pub(super) async fn authenticate(
             }
             (Ok(SaslState::Challenge), Stage::Tokens(context)) => {
                 let (context, token, complete) =
-                    step(shared, token.to_vec(), move || Ok(context)).await?;
+                    step(shared, security, token.to_vec(), move || Ok(context)).await?;
                 let next = if complete {
                     Stage::Layers(context)
                 } else {
@@ -122,9 +122,11 @@ pub(super) async fn authenticate(
     ))
 }
 
-/// One step of the context that `make` gives, off the async threads.
+/// One step of the context that `make` gives, off the async threads. Where it fails the ticket may
+/// be the reason: the library does not use one of another time than this host's clock says now.
 async fn step(
     shared: &Shared,
+    security: &RpcSecurity,
     input: Vec<u8>,
     make: impl FnOnce() -> Result<GssContext, hayloft_gss::GssError> + Send + 'static,
 ) -> Result<(GssContext, Vec<u8>, bool), RpcError> {
@@ -133,7 +135,10 @@ async fn step(
         let step = context.step(&input)?;
         Ok((context, step.token, step.complete))
     });
-    stepped.await.map_err(|error| refused(shared, error))
+    stepped.await.map_err(|error| {
+        security.login.doubt();
+        refused(shared, error)
+    })
 }
 
 /// Takes one of the server's layers; what wraps from now on, and the answer.
@@ -254,5 +259,10 @@ mod tests {
             panic!("{got:?}");
         };
         assert_eq!(reason, format!("it refuses with {class}: go away"));
+        let words = refusal(CALL_SASL, class, "GSS initiate failed");
+        server.write_all(&words).await.expect("it is read");
+        let got = next(&mut stream, &shared(address), &security).await;
+        let told = got.expect_err("a refusal").to_string();
+        assert!(told.contains("correct the clocks"), "{told}");
     }
 }

@@ -33,7 +33,7 @@ mod tests;
 pub use connection::{RpcConnection, bind_to};
 pub use error::RpcError;
 pub use options::RpcOptions;
-pub use reconnecting::RpcClient;
+pub use reconnecting::{RpcClient, addresses_of};
 pub use user::current_user;
 
 use hayloft_wire::rpc::{RemoteError, names};

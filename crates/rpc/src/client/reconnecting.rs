@@ -95,7 +95,8 @@ impl RpcClient {
             return Ok(connection.clone());
         }
         *slot = None;
-        let peers = resolve(&inner.address).await?;
+        let peers = addresses_of(&inner.address).await;
+        let peers = peers.map_err(|error| unresolved(&inner.address, error))?;
         let mut failed = None;
         for peer in peers {
             match RpcConnection::connect(
@@ -132,10 +133,11 @@ fn unresolved(address: &str, reason: impl ToString) -> RpcError {
 }
 
 /// The addresses of a "host:port", IPv4 first as a Hadoop daemon prefers it.
-async fn resolve(address: &str) -> Result<Vec<SocketAddr>, RpcError> {
-    let found = tokio::net::lookup_host(address)
-        .await
-        .map_err(|error| unresolved(address, error))?;
+///
+/// # Errors
+/// The name is not known, or no name server answers.
+pub async fn addresses_of(address: &str) -> std::io::Result<Vec<SocketAddr>> {
+    let found = tokio::net::lookup_host(address).await?;
     let (mut peers, v6): (Vec<_>, Vec<_>) = found.partition(SocketAddr::is_ipv4);
     peers.extend(v6);
     Ok(peers)

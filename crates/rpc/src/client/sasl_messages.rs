@@ -83,10 +83,19 @@ pub(super) fn first_line(error: &RemoteError) -> String {
     words(error.message.lines().next().unwrap_or_default())
 }
 
+/// All that a server of Java tells a caller whose ticket it does not believe.
+const NOT_BELIEVED: &str = "GSS initiate failed";
+const LOOK_FOR: &str = ": its log says why. Where it speaks of clock skew, or of a ticket that is \
+    not yet valid, correct the clocks of this host, of the KDC and of that server (chrony or ntpd)";
+
 /// An exception as a reason for the log, and not as one of a NameNode.
 pub(super) fn refused_with(shared: &Shared, error: &RemoteError) -> RpcError {
     let (class, line) = (words(&error.class_name), first_line(error));
-    refused(shared, format!("it refuses with {class}: {line}"))
+    let hint = match line.starts_with(NOT_BELIEVED) {
+        true => LOOK_FOR,
+        false => "",
+    };
+    refused(shared, format!("it refuses with {class}: {line}{hint}"))
 }
 
 /// The ways that a server offers, for messages.

@@ -1,5 +1,6 @@
 //! Entry points for fuzzers: one function a decoder, which must hold for any bytes.
 //!
+//! - `handshake`: steps of the handshake before a data transfer
 //! - `sasl`: handshakes of SASL and the messages behind them, with their seeds
 //! - `seeds`: valid inputs from which fuzzers start
 //!
@@ -23,6 +24,7 @@ use hayloft_wire::schema::WireMessage;
 use hayloft_wire::token_text::{token_from_text, token_to_text};
 use hayloft_wire::transfer::{self, OpMessage, OpRequest};
 
+mod handshake;
 mod sasl;
 pub mod seeds;
 
@@ -103,6 +105,11 @@ pub const TARGETS: &[FuzzTarget] = &[
         name: "sasl",
         run: sasl,
         seeds: sasl::seeds,
+    },
+    FuzzTarget {
+        name: "handshake",
+        run: handshake,
+        seeds: handshake::seeds,
     },
 ];
 
@@ -329,4 +336,9 @@ pub fn meta_header(data: &[u8]) {
 /// Handshakes of SASL, and messages behind them.
 pub fn sasl(data: &[u8]) {
     sasl::check(data);
+}
+
+/// Steps of the handshake before a data transfer.
+pub fn handshake(data: &[u8]) {
+    handshake::check(data);
 }

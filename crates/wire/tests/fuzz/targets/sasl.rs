@@ -5,7 +5,8 @@ use hayloft_sasl::{
     Agreed, DigestClient, DigestOffer, DigestServer, LayerCipher, ProtectedIn, SaslQuality,
 };
 
-const OFFER: DigestOffer<'static> = DigestOffer {
+/// What every server here offers.
+pub const OFFER: DigestOffer<'static> = DigestOffer {
     protocol: "hdfs",
     host: "0",
     qualities: &[
@@ -16,11 +17,23 @@ const OFFER: DigestOffer<'static> = DigestOffer {
     ciphers: &LayerCipher::ALL,
 };
 
+/// The nonce of a server that a fuzzer may know, so that answers to it are looked at further.
+pub const NONCE: &str = "bm9uY2U=";
+
 /// Longest message that is taken behind a handshake, in bytes.
 const LIMIT: usize = 4096;
 
 fn client() -> DigestClient<'static> {
     DigestClient::new(OFFER, "user", b"password")
+}
+
+/// What a client of this name answers to the server with [`NONCE`].
+pub fn response_of(user: &str) -> Bytes {
+    let server = DigestServer::with_nonce(OFFER, NONCE.to_owned());
+    let client = DigestClient::new(OFFER, user, b"password");
+    let answer = client.answer(server.challenge().as_bytes());
+    let answer = answer.expect("our own challenge is valid");
+    Bytes::copy_from_slice(answer.response().as_bytes())
 }
 
 /// The server's side of a connection of this quality.

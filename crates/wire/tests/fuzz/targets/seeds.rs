@@ -100,8 +100,32 @@ pub fn op_requests() -> Vec<Bytes> {
             block_indices: vec![0, 1, 2],
             ..pb::OpBlockGroupChecksum::default()
         }),
-        request(&pb::OpCopyBlock { header: base }),
+        request(&pb::OpCopyBlock {
+            header: base.clone(),
+        }),
+        request(&pb::OpRequestShortCircuitAccess {
+            header: base,
+            max_version: 1,
+            slot_id: Some(slot()),
+            supports_receipt_verification: Some(true),
+        }),
+        request(&pb::ReleaseShortCircuitAccessRequest {
+            slot_id: slot(),
+            trace_info: None,
+        }),
+        request(&pb::ShortCircuitShmRequest {
+            client_name: "client".into(),
+            trace_info: None,
+        }),
     ]
+}
+
+/// A slot of a segment that a client has at the domain socket.
+fn slot() -> pb::ShortCircuitShmSlot {
+    pb::ShortCircuitShmSlot {
+        shm_id: pb::ShortCircuitShmId { hi: -1, lo: 7 },
+        slot_idx: 3,
+    }
 }
 
 /// Answers of data transfer.
