@@ -79,8 +79,7 @@ impl Target {
         }
         let root = format!("/{prefix}");
         let mut directory = None;
-        // Our TLS, unless the process has chosen one.
-        let _chosen = rustls::crypto::ring::default_provider().install_default();
+        choose_tls();
         let built = match scheme {
             "s3" | "s3a" => s3(bucket, &root),
             "gs" => Operator::new(services::Gcs::default().bucket(bucket).root(&root))
@@ -206,6 +205,11 @@ impl Target {
             .unwrap_or_else(|e| Err(std::io::Error::other(e)));
         synced.map_err(|e| SnapshotError::of_file("write to the device", &self.url, &e))
     }
+}
+
+/// Our TLS, unless the process has chosen one: each operator wants it, used or not.
+pub(crate) fn choose_tls() {
+    let _chosen = rustls::crypto::ring::default_provider().install_default();
 }
 
 /// The store with what a network needs: limits, waits that end, and tries.

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::setup::{Node, all_of, directory_of, prune_options, restored, verified, verify_one};
+use super::setup::{
+    Node, Replicas, all_of, directory_of, prune_options, restored, verified, verify_one,
+};
 use crate::target::Target;
-use crate::{list, prune};
+use crate::{RestoreReport, list, prune};
 
 /// Does a work until it was asked `steps` times whether it goes on; `None` when it was cut off.
 async fn killed_after<T>(steps: usize, work: impl Future<Output = T>) -> Option<T> {
@@ -64,21 +66,29 @@ async fn a_restore_killed_anywhere_leaves_whole_replicas_and_goes_on() {
     while !done || partly < CUT_OFF {
         steps = if done { 1 } else { steps };
         let other = Node::empty();
-        done = killed_after(steps, restored(&target, &other, false))
-            .await
-            .is_some();
+        // Each that was killed left a claim, and the next looks at all of them: where that takes
+        // more steps than there were before, no run would ever come to its end.
+        target.release_claims().await.expect("removes");
+        let whole = killed_after(steps, restored(&target, &other, false)).await;
+        done = whole.is_some();
+        let mut last = whole.unwrap_or_else(|| Ok(RestoreReport::default()));
         if !done {
             // What was on its way on another thread ends first, as the lock of the volume does.
             for _ in 0..1000 {
-                if restored(&target, &other, false).await.is_ok() {
+                last = restored(&target, &other, false).await;
+                if last.is_ok() {
                     break;
                 }
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
+        let last = last.unwrap_or_else(|e| panic!("after {steps} steps (done: {done}): {e}"));
         let there = other.replicas();
         partly += usize::from(steps > 0 && !done);
-        assert_eq!(there, replicas);
+        let what = format!("after {steps} steps (done: {done}): {last:?}");
+        let ids = |of: &Replicas| of.keys().copied().collect::<Vec<_>>();
+        assert_eq!(ids(&there), ids(&replicas), "{what}");
+        assert_eq!(there, replicas, "{what}");
         steps += 1;
         assert!(steps < STEPS_MAX);
     }

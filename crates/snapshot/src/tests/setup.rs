@@ -27,6 +27,7 @@ pub fn memory() -> Target {
 }
 
 pub fn operator() -> Operator {
+    crate::target::choose_tls();
     Operator::new(Memory::default()).expect("memory").finish()
 }
 
