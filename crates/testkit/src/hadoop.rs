@@ -32,6 +32,8 @@ pub mod class {
     pub const EC: &str = "org.apache.hadoop.hdfs.tools.ECAdmin";
     /// `hdfs balancer`.
     pub const BALANCER: &str = "org.apache.hadoop.hdfs.server.balancer.Balancer";
+    /// `hdfs diskbalancer`.
+    pub const DISK_BALANCER: &str = "org.apache.hadoop.hdfs.tools.DiskBalancerCLI";
     /// `hdfs mover`.
     pub const MOVER: &str = "org.apache.hadoop.hdfs.server.mover.Mover";
     /// TestDFSIO, the benchmark of the tests jar of MapReduce's job client.

@@ -70,7 +70,7 @@ pub mod suite;
 pub mod yarn;
 
 pub use hayloft_cluster::{
-    hadoop_conf, http, namenode, node, ports, process, process_identity, realm, wait,
+    hadoop_conf, http, namenode, node, ports, process, process_identity, realm, tls_stores, wait,
     where_processes_run,
 };
 

@@ -7,8 +7,9 @@ mod pair;
 
 use addresses::own_addresses;
 use federation::federation;
-use hayloft_testkit::Suite;
-use pair::pair;
+use hayloft_testkit::node::Kind;
+use hayloft_testkit::{Cluster, Suite};
+use pair::Pair;
 use std::process::ExitCode;
 
 /// Block size of the clusters' clients, bytes.
@@ -17,7 +18,11 @@ const NODES: usize = 3;
 
 fn main() -> ExitCode {
     Suite::run("ha", |suite| {
-        let mut on = suite.group(pair, |lab, failed| lab.cluster.conclude(failed));
+        let builder = || Cluster::builder("ha").nodes(NODES, Kind::under_test());
+        let mut on = suite.group(
+            move || Pair::start(builder()),
+            |lab, failed| lab.cluster.conclude(failed),
+        );
         on.case("ha_write_and_read", |lab| lab.plain());
         on.case("ha_failover_during_writes", |lab| {
             lab.failover_during_writes()

@@ -3,33 +3,32 @@
 use crate::{BLOCK, NODES};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
-use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, Outcome};
+use hayloft_testkit::{Cluster, ClusterBuilder, Driver, Outcome};
 use serde_json::json;
-
-pub fn pair() -> Result<Pair> {
-    let cluster = Cluster::builder("ha")
-        .ha()
-        .nodes(NODES, Kind::under_test())
-        .conf("dfs.blocksize", BLOCK)
-        .conf("dfs.client.failover.max.attempts", 60)
-        .conf("dfs.client.failover.sleep.max.millis", 1000)
-        .start()?;
-    let fs = cluster.driver()?;
-    let lab = Pair { cluster, fs };
-    lab.make_active("nn1", &[])?;
-    lab.cluster.wait_all_live()?;
-    Ok(lab)
-}
 
 pub struct Pair {
     pub cluster: Cluster,
-    fs: Driver,
+    pub fs: Driver,
 }
 
 impl Pair {
+    /// Makes two NameNodes of what else is built, the first of which is active.
+    pub fn start(builder: ClusterBuilder) -> Result<Self> {
+        let cluster = builder
+            .ha()
+            .conf("dfs.blocksize", BLOCK)
+            .conf("dfs.client.failover.max.attempts", 60)
+            .conf("dfs.client.failover.sleep.max.millis", 1000)
+            .start()?;
+        let fs = cluster.driver()?;
+        let lab = Self { cluster, fs };
+        lab.make_active("nn1", &[])?;
+        lab.cluster.wait_all_live()?;
+        Ok(lab)
+    }
+
     pub fn haadmin(&self, args: &[&str]) -> Result<String> {
         let args = [&["-ns", "ns1"], args].concat();
         let mut run = self.fs.tool(class::HAADMIN, &args)?;

@@ -1,6 +1,7 @@
 //! The same programs on a mounted parallel file system: `scripts/pfs-mounted KIND cargo test ...`.
 
-use super::{Lab, python_with_clients};
+use super::Lab;
+use super::programs::Python;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{Hadoop, Jvm, repository_root, scratch};
 use hayloft_testkit::hadoop_conf::Conf;
@@ -36,14 +37,13 @@ pub(crate) fn start() -> Result<Mounted> {
     let mut hadoop = Hadoop::locate()?;
     let submit = format!("--driver-class-path {}", jar.display());
     hadoop.add_jar(jar);
+    let fs = Driver::start_in(&hadoop, &Jvm::small(&conf, &dir, 768))?;
+    let mut python = Python::new(uri.into(), dir, conf);
+    python.submit = submit;
     let lab = Lab {
-        fs: Driver::start_in(&hadoop, &Jvm::small(&conf, &dir, 768))?,
+        fs,
         cluster: None,
-        python: python_with_clients(),
-        submit,
-        uri: uri.into(),
-        dir,
-        conf,
+        python,
     };
     Ok(Some((lab, work)))
 }

@@ -4,48 +4,32 @@
 //! call which protocol. [`pages`]: who sees which web page. [`webhdfs`]: files for holders of
 //! delegation tokens.
 //!
-//! The suite runs in a process of its own, below one that made a realm and set the variables by
-//! which everything finds it.
+//! [`in_realm`] has the realm, and what the suite `secure` shares.
 
 mod both_sides;
 #[path = "../saslport/by_curl.rs"]
 mod by_curl;
+mod in_realm;
 mod logins;
 mod pages;
 mod policy;
 mod protected;
+mod web_tokens;
 mod webhdfs;
 
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::{class, scratch};
+use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::realm::{REALM, Realm};
+use hayloft_testkit::realm::Realm;
 use hayloft_testkit::shared_work::SharedWork;
 use hayloft_testkit::suite::{expect, passed};
-use hayloft_testkit::{Cluster, ClusterBuilder, Driver, Outcome, Suite, TestkitError, ports};
+use hayloft_testkit::{Cluster, Driver, Outcome};
+use in_realm::{BLOCK, at_localhost, realm, secure};
 use serde_json::json;
-use std::path::Path;
-use std::process::{Command, ExitCode};
-
-/// Tells the process of the suite where the realm is: its directory and port.
-const MADE: &str = "HAYLOFT_TEST_REALM";
-/// Block size of the cluster's clients, bytes.
-const BLOCK: u64 = 1 << 20;
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(why) = Realm::missing() {
-        return Suite::run("kerberos", |suite| {
-            suite.case("kerberos", || Ok(Outcome::Skipped(why)));
-            Ok(())
-        });
-    }
-    if std::env::var_os(MADE).is_none() {
-        return below_a_realm().unwrap_or_else(|error| {
-            eprintln!("kerberos: {error}");
-            ExitCode::FAILURE
-        });
-    }
-    Suite::run("kerberos", |suite| {
+    in_realm::suite("kerberos", |suite| {
         for protection in ["authentication", "integrity", "privacy"] {
             let name = |what: &str| format!("{what}_{protection}");
             let mut on = suite.group(
@@ -76,68 +60,6 @@ fn main() -> ExitCode {
         webhdfs::cases(suite);
         Ok(())
     })
-}
-
-/// Makes a realm, and runs this program again where the realm is found.
-fn below_a_realm() -> Result<ExitCode> {
-    let dir = scratch("realm-")?;
-    let port = ports::free()?;
-    let realm = Realm::create(dir.path(), port)?;
-    let own = std::env::current_exe().map_err(TestkitError::file("finding", Path::new("self")))?;
-    let mut again = Command::new(&own);
-    again
-        .args(std::env::args_os().skip(1))
-        .envs(realm.variables());
-    again.env(MADE, format!("{port}:{}", dir.path().display()));
-    let status = again
-        .status()
-        .map_err(TestkitError::file("running", &own))?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(ExitCode::from(code.unwrap_or(1)))
-}
-
-/// The realm that the process above made, with its KDC running.
-fn realm() -> Result<Realm> {
-    let made = std::env::var(MADE).unwrap_or_default();
-    let (port, dir) = made.split_once(':').unwrap_or_default();
-    let port = port
-        .parse()
-        .map_err(|_| TestkitError::Expectation(made.clone()))?;
-    let mut realm = Realm::at(Path::new(dir), port);
-    realm.start()?;
-    Ok(realm)
-}
-
-/// The principal of a service on this host.
-fn at_localhost(service: &str) -> String {
-    format!("{service}/localhost@{REALM}")
-}
-
-/// A secure cluster that does not run yet, with a ticket for its superuser.
-fn secure(realm: &Realm, protection: &str) -> Result<ClusterBuilder> {
-    let names = ["nn/localhost", "dn/localhost", "HTTP/localhost", "hdfs"];
-    let keytab = realm.keytab("services.keytab", &names)?;
-    realm.kinit("hdfs", &keytab)?;
-    let keytab = keytab.display();
-    Ok(Cluster::builder("kerberos")
-        .conf("dfs.blocksize", BLOCK)
-        .conf("hadoop.security.authentication", "kerberos")
-        .conf("hadoop.rpc.protection", protection)
-        .conf("dfs.namenode.kerberos.principal", at_localhost("nn"))
-        .conf("dfs.namenode.keytab.file", &keytab)
-        .conf("dfs.datanode.kerberos.principal", at_localhost("dn"))
-        .conf("dfs.datanode.keytab.file", &keytab)
-        .conf(
-            "dfs.web.authentication.kerberos.principal",
-            at_localhost("HTTP"),
-        )
-        .conf("dfs.web.authentication.kerberos.keytab", &keytab)
-        .conf("dfs.block.access.token.enable", true)
-        .conf("ignore.secure.ports.for.testing", true)
-        .conf(
-            "hadoop.user.group.static.mapping.overrides",
-            "hdfs=supergroup;nn=supergroup;dn=users;ann=users",
-        ))
 }
 
 struct Lab {

@@ -7,18 +7,16 @@ use hayloft_testkit::realm::Realm;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
-use hayloft_wire::proto::security::Token;
-use hayloft_wire::token_text::{token_from_text, token_to_text};
 use serde_json::json;
 
-use crate::by_curl::{Answer, NodeByCurl, curl};
-use crate::{BLOCK, at_localhost, realm, secure};
+use crate::by_curl::NodeByCurl;
+use crate::web_tokens::{
+    DENIED, INVALID, asked_with_ticket, forged, gives_tokens, new_token, refusal,
+};
+use crate::{BLOCK, realm, secure};
 
 /// Nodes of ours; one of Apache's comes behind them.
 const OURS: usize = 2;
-const NEGOTIATE: [&str; 3] = ["--negotiate", "-u", ":"];
-const DENIED: &str = "org.apache.hadoop.security.AccessControlException";
-const INVALID: &str = "org.apache.hadoop.security.token.SecretManager$InvalidToken";
 
 pub fn cases(suite: &mut Suite) {
     for protection in ["authentication", "privacy"] {
@@ -56,37 +54,6 @@ pub fn cases(suite: &mut Suite) {
     on.case("tokens_that_ran_out_are_refused", |lab| lab.ran_out());
 }
 
-/// The code, and the class of the exception that was told.
-fn refusal(answer: &Answer) -> (String, String) {
-    let told = &answer.json()["RemoteException"]["javaClassName"];
-    let told = told.as_str().unwrap_or_default();
-    (answer.code.clone(), told.to_owned())
-}
-
-/// Parameters with a token whose password is another, and with one whose identifier is.
-fn forged(token: &str) -> Result<(String, String)> {
-    let good = token_from_text(token);
-    let good = good.map_err(|error| TestkitError::Expectation(error.to_string()))?;
-    let flip = |bytes: &[u8]| {
-        let mut bytes = bytes.to_vec();
-        if let Some(last) = bytes.last_mut() {
-            *last ^= 1;
-        }
-        bytes.into()
-    };
-    let password = Token {
-        password: flip(&good.password),
-        ..good.clone()
-    };
-    let identifier = Token {
-        identifier: flip(&good.identifier),
-        ..good
-    };
-    let [password, identifier] =
-        [password, identifier].map(|token| format!("delegation={}", token_to_text(&token)));
-    Ok((password, identifier))
-}
-
 struct Tokens {
     cluster: Cluster,
     fs: Driver,
@@ -99,11 +66,7 @@ impl Tokens {
     /// A secure cluster whose NameNode gives tokens to callers with tickets on its web port.
     fn start(protection: &str, more: &[(&str, &str)]) -> Result<Self> {
         let realm = realm()?;
-        let keytab = realm.dir().join("services.keytab");
-        let secret = realm.dir().join("webhdfs-secret");
-        std::fs::write(&secret, "of the NameNode\n")
-            .map_err(TestkitError::file("writing", &secret))?;
-        let mut builder = secure(&realm, protection)?
+        let mut builder = gives_tokens(&realm, secure(&realm, protection)?)?
             .nodes(OURS, Kind::Hayloft)
             .nodes(1, Kind::Apache)
             .conf("dfs.data.transfer.protection", protection)
@@ -113,16 +76,6 @@ impl Tokens {
             );
         for (name, value) in more {
             builder = builder.conf(name, value);
-        }
-        for (name, value) in [
-            ("type", "kerberos".to_owned()),
-            ("kerberos.principal", at_localhost("HTTP")),
-            ("kerberos.keytab", keytab.display().to_string()),
-            // The test asks it without tickets.
-            ("kerberos.endpoint.whitelist", "/jmx".to_owned()),
-            ("signature.secret.file", secret.display().to_string()),
-        ] {
-            builder = builder.conf(&format!("hadoop.http.authentication.{name}"), value);
         }
         let cluster = builder.start()?;
         let fs = cluster.driver()?;
@@ -139,15 +92,12 @@ impl Tokens {
     /// What the NameNode's web port answers to the holder of the present ticket.
     fn namenode(&mut self, op: &str, options: &[&str]) -> Result<serde_json::Value> {
         let port = self.cluster.namenode(0).http_port();
-        let url = format!("http://localhost:{port}/webhdfs/v1/?op={op}");
-        let options = [&NEGOTIATE[..], options].concat();
-        Ok(curl(&url, &options)?.is("200")?.json())
+        asked_with_ticket(&format!("http://localhost:{port}"), op, options)
     }
 
     fn new_token(&mut self) -> Result<String> {
-        let given = self.namenode("GETDELEGATIONTOKEN&renewer=hdfs", &[])?;
-        let text = given["Token"]["urlString"].as_str().map(str::to_owned);
-        text.ok_or_else(|| TestkitError::Expectation(given.to_string()))
+        let port = self.cluster.namenode(0).http_port();
+        new_token(&format!("http://localhost:{port}"), &[])
     }
 
     /// A node, asked with a token and more parameters.

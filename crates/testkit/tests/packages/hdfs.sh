@@ -23,6 +23,8 @@ HADOOP_IDENT_STRING=${USER:-$(id -nu)}
 
 hadoop_error() { echo "$*" >&2; }
 hadoop_debug() { :; }
+hadoop_deprecate_envvar() { [ -z "${!1}" ] || eval "$2=\$$1"; }
+hadoop_rotate_log() { [ ! -f "$1" ] || mv "$1" "$1.1"; }
 
 hadoop_start_daemon() {
     local name=$1 class=$2 pid_file=$3
@@ -31,6 +33,17 @@ hadoop_start_daemon() {
     # shellcheck disable=SC2086
     exec "$JAVA_HOME/bin/java" "-Dproc_$name" $HADOOP_OPTS \
         -cp "$HADOOP_CONF_DIR:$HADOOP_CLASSPATH" "$class" "$@"
+}
+
+# The pid file is jsvc's to write, which is another process than it starts with.
+hadoop_start_secure_daemon() {
+    local name=$1 class=$2 pid_file=$3 out_file=$4 error_file=$5 privileged_pid_file=$6
+    shift 6
+    echo $$ >"$privileged_pid_file"
+    # shellcheck disable=SC2086
+    exec "$JSVC_HOME/jsvc" "-Dproc_$name" -outfile "$out_file" -errfile "$error_file" \
+        -pidfile "$pid_file" -nodetach -user "$HDFS_DATANODE_SECURE_USER" -home "$JAVA_HOME" \
+        -cp "$HADOOP_CONF_DIR:$HADOOP_CLASSPATH" $HADOOP_OPTS "$class" "$@"
 }
 
 # shellcheck disable=SC1091
@@ -45,6 +58,7 @@ if declare -F "hdfs_subcommand_$HADOOP_SUBCMD" >/dev/null; then
 elif [ "$HADOOP_SUBCMD" = datanode ]; then
     HADOOP_SUBCMD_SUPPORTDAEMONIZATION=true
     HADOOP_CLASSNAME=org.apache.hadoop.hdfs.server.datanode.DataNode
+    HADOOP_SECURE_CLASSNAME=org.apache.hadoop.hdfs.server.datanode.SecureDataNodeStarter
 else
     hadoop_error "ERROR: $HADOOP_SUBCMD is not a subcommand here"
     exit 1
@@ -52,8 +66,24 @@ fi
 [ "$HADOOP_SUBCMD_SUPPORTDAEMONIZATION" = true ] || exit 1
 
 name=hadoop-$HADOOP_IDENT_STRING-$HADOOP_SUBCMD
+if [ -n "$HADOOP_SECURE_CLASSNAME" ] && [ -n "$HDFS_DATANODE_SECURE_USER" ]; then
+    if [ "$EUID" != 0 ]; then
+        hadoop_error "ERROR: You must be a privileged user in order to run a secure service."
+        exit 1
+    fi
+    HADOOP_PID_DIR=${HADOOP_SECURE_PID_DIR:-$HADOOP_PID_DIR}
+    HADOOP_LOG_DIR=${HADOOP_SECURE_LOG_DIR:-$HADOOP_LOG_DIR}
+    privileged=privileged-$HADOOP_IDENT_STRING-$HADOOP_SUBCMD
+    name=hadoop-$HDFS_DATANODE_SECURE_USER-$HADOOP_IDENT_STRING-$HADOOP_SUBCMD
+fi
 pid_file=$HADOOP_PID_DIR/$name.pid
 out_file=$HADOOP_LOG_DIR/$name-$HOSTNAME.out
+wrapper_pid_file=$pid_file
+wrapper_out_file=$out_file
+if [ -n "$privileged" ]; then
+    wrapper_pid_file=$HADOOP_PID_DIR/$privileged.pid
+    wrapper_out_file=$HADOOP_LOG_DIR/$privileged-$HOSTNAME.out
+fi
 [ "$HADOOP_DAEMON_MODE" = default ] || HADOOP_LOGFILE=$name-$HOSTNAME.log
 lives() { kill -0 "$1" 2>/dev/null; }
 state() {
@@ -61,6 +91,9 @@ state() {
     lives "$(<"$pid_file")" || return 1
 }
 start() {
+    [ -z "$privileged" ] || hadoop_start_secure_daemon "$HADOOP_SUBCMD" \
+        "$HADOOP_SECURE_CLASSNAME" "$pid_file" "$out_file" \
+        "$HADOOP_LOG_DIR/$privileged-$HOSTNAME.err" "$wrapper_pid_file" "${HADOOP_SUBCMD_ARGS[@]}"
     hadoop_start_daemon "$HADOOP_SUBCMD" "$HADOOP_CLASSNAME" "$pid_file" "${HADOOP_SUBCMD_ARGS[@]}"
 }
 case $HADOOP_DAEMON_MODE in
@@ -72,7 +105,7 @@ case $HADOOP_DAEMON_MODE in
         for _ in {1..100}; do lives "$pid" || break; sleep 0.1; done
         kill -9 "$pid" 2>/dev/null
         for _ in {1..50}; do lives "$pid" || break; sleep 0.1; done
-        rm -f "$pid_file"
+        rm -f "$pid_file" "$wrapper_pid_file"
         ;;
     start)
         if state; then
@@ -80,9 +113,9 @@ case $HADOOP_DAEMON_MODE in
             exit 1
         fi
         rm -f "$pid_file"
-        start >>"$out_file" 2>&1 </dev/null &
+        start >>"$wrapper_out_file" 2>&1 </dev/null &
         for _ in {1..50}; do [ ! -f "$pid_file" ] || break; sleep 0.1; done
-        echo $! >"$pid_file"
+        echo $! >"$wrapper_pid_file"
         disown
         sleep 1
         lives $!

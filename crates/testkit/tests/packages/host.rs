@@ -1,22 +1,19 @@
 //! A fresh Debian in a directory, with the package and a Hadoop in it, and commands inside.
 
+use crate::hadoop_shell;
+use crate::systemd::Systemd;
 use hayloft_testkit::error::Result;
-use hayloft_testkit::files::merge;
 use hayloft_testkit::hadoop::{hayloft_binary, repository_root};
 use hayloft_testkit::mounts;
-use hayloft_testkit::suite::expect;
 use hayloft_testkit::wait::{Seen, until};
 use hayloft_testkit::{Cluster, TestkitError};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Stands for Hadoop's own.
-const HDFS: &str = include_str!("hdfs.sh");
 /// Where Hadoop is inside.
 pub const HADOOP_HOME: &str = "/opt/hadoop";
 
@@ -77,6 +74,8 @@ impl Packages {
 
 /// The host, and the cluster that its node belongs to.
 pub struct DebianHost {
+    /// Where it runs, commands run beside it. It ends before the root is removed.
+    systemd: Option<Systemd>,
     root: tempfile::TempDir,
     /// What is seen inside, too.
     shared: Vec<PathBuf>,
@@ -99,7 +98,8 @@ impl DebianHost {
         // The host's own name has an address.
         fs::copy("/etc/hosts", root.path().join("etc/hosts"))
             .map_err(TestkitError::file("copying", "/etc/hosts"))?;
-        let java = fs::canonicalize(java_home()?).map_err(TestkitError::file("finding", "java"))?;
+        let java = fs::canonicalize(hadoop_shell::java_home()?)
+            .map_err(TestkitError::file("finding", "java"))?;
         let mut shared = vec![
             PathBuf::from("/dev"),
             cluster.dir().to_owned(),
@@ -121,6 +121,7 @@ impl DebianHost {
         dirs.dedup();
         shared.extend(dirs.into_iter().map(Path::to_owned));
         let host = Self {
+            systemd: None,
             logs: cluster.dir().join("host-logs"),
             conf: cluster.dir().join("host-conf"),
             root,
@@ -130,6 +131,16 @@ impl DebianHost {
         fs::copy(deb, host.at("/tmp/hayloft.deb")).map_err(TestkitError::file("copying", deb))?;
         host.run(&["dpkg", "--install", "/tmp/hayloft.deb"])?;
         Ok(host)
+    }
+
+    /// Has systemd run on it, as process 1 of its own; what it says goes into `logs`.
+    pub fn boot(&mut self, logs: &Path) -> Result<()> {
+        let name = rustix::system::uname();
+        let name = name.nodename().to_string_lossy().into_owned();
+        self.write(&self.at("/etc/hostname"), &format!("{name}\n"))?;
+        let log = logs.join("systemd.log");
+        self.systemd = Some(Systemd::boot(self.root.path(), &self.shared, &log)?);
+        Ok(())
     }
 
     /// A path inside, as it is outside.
@@ -151,19 +162,7 @@ impl DebianHost {
         // With the pages of its web port.
         let all = conf.join(".");
         mounts::run(Command::new("cp").arg("-rL").arg(all).arg(&self.conf))?;
-        let class_path: Vec<_> = cluster.hadoop().jars().iter().collect();
-        let class_path: Vec<_> = class_path
-            .iter()
-            .map(|jar| jar.display().to_string())
-            .collect();
-        let text = format!(
-            "JAVA_HOME={}\nHADOOP_LOG_DIR={}\nHADOOP_PID_DIR={}\nHADOOP_CLASSPATH={}\n\
-             HADOOP_OPTS=-Xmx192m\nHADOOP_STOP_TIMEOUT=30\n",
-            java.display(),
-            self.logs.display(),
-            pids.display(),
-            class_path.join(":")
-        );
+        let text = hadoop_shell::environment(cluster.hadoop(), java, &self.logs, &pids);
         self.write(&self.conf.join("hadoop-env.sh"), &text)?;
         // The real one, where an installation is named.
         if let Some(real) = std::env::var_os("HAYLOFT_HADOOP_SHELL") {
@@ -173,12 +172,7 @@ impl DebianHost {
             mounts::run(Command::new("cp").arg("-rL").arg(real).arg(to))?;
             return Ok(());
         }
-        let bin = self.at(HADOOP_HOME).join("bin");
-        make_dir(&bin)?;
-        let hdfs = bin.join("hdfs");
-        self.write(&hdfs, HDFS)?;
-        fs::set_permissions(&hdfs, fs::Permissions::from_mode(0o755))
-            .map_err(TestkitError::file("changing", &hdfs))
+        hadoop_shell::put_hdfs(&self.at(HADOOP_HOME).join("bin"))
     }
 
     /// Adds a line to the node's hadoop-env.sh; gives what was there.
@@ -195,25 +189,11 @@ impl DebianHost {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let shared: Vec<_> = self
-            .shared
-            .iter()
-            .map(|dir| dir.display().to_string())
-            .collect();
-        let mut command = Command::new("unshare");
-        command.args([
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            ENTER,
-            "sh",
-        ]);
-        command
-            .arg(shared.join("\n"))
-            .arg(self.root.path())
-            .args(words);
+        let mut command = match &self.systemd {
+            Some(systemd) => systemd.enter(),
+            None => self.change_root(),
+        };
+        command.args(words);
         command.env_clear();
         command.env(
             "PATH",
@@ -223,6 +203,16 @@ impl DebianHost {
             .env("USER", "root")
             .env("HOME", "/root")
             .env("LANG", "C.UTF-8");
+        command
+    }
+
+    fn change_root(&self) -> Command {
+        let shared = self.shared.iter().map(|dir| dir.display().to_string());
+        let shared: Vec<_> = shared.collect();
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private"]);
+        command.args(["sh", "-c", ENTER, "sh", &shared.join("\n")]);
+        command.arg(self.root.path());
         command
     }
 
@@ -246,7 +236,8 @@ impl DebianHost {
         Ok(status.code().unwrap_or(-1))
     }
 
-    fn swap_command(&self, words: &[&str]) -> Command {
+    /// `hayloft swap`, not run yet.
+    pub fn swap_command(&self, words: &[&str]) -> Command {
         let conf = self.conf.display().to_string();
         let fixed = ["/usr/bin/hayloft", "swap"];
         let place = ["--conf", &*conf, "--hadoop-home", HADOOP_HOME, "--json"];
@@ -255,16 +246,7 @@ impl DebianHost {
 
     /// `hayloft swap`; its exit code and its report.
     pub fn swap(&self, words: &[&str]) -> Result<(i32, Value)> {
-        let ran = self.swap_command(words).output();
-        let ran = ran.map_err(TestkitError::file("running", "hayloft swap"))?;
-        let text = String::from_utf8_lossy(&ran.stdout);
-        let report = serde_json::from_str(&text).map_err(|error| {
-            let said = String::from_utf8_lossy(&ran.stderr);
-            TestkitError::Expectation(format!("swap {words:?}: {error}: {text}{said}"))
-        })?;
-        let code =
-            json!({"code": ran.status.code(), "stderr": String::from_utf8_lossy(&ran.stderr)});
-        Ok((ran.status.code().unwrap_or(-1), merge(report, code)))
+        hadoop_shell::report_of(&mut self.swap_command(words))
     }
 
     /// Begins a swap that is not waited for.
@@ -295,15 +277,4 @@ impl DebianHost {
 
 fn make_dir(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).map_err(TestkitError::file("making", dir))
-}
-
-fn java_home() -> Result<PathBuf> {
-    if let Some(home) = std::env::var_os("JAVA_HOME") {
-        return Ok(home.into());
-    }
-    let found = mounts::run(Command::new("sh").args(["-c", "readlink -f \"$(command -v java)\""]))?;
-    let java = PathBuf::from(found.trim());
-    let home = java.ancestors().nth(2).map(Path::to_owned);
-    expect(home.is_some(), || format!("{found} is in no JDK"))?;
-    Ok(home.unwrap_or_default())
 }

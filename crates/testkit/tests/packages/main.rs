@@ -1,12 +1,17 @@
 //! The packages, as a fresh Debian takes them, and `hayloft swap` there: data that Apache's node
 //! wrote is read from ours and the reverse, and a host is not left without a node. And the image
-//! that is made of them.
+//! that is made of them. [`services`], [`many`]: `hayloft swap` without them, on this host.
 //!
 //! Hadoop's shell is that of an installation that `HAYLOFT_HADOOP_SHELL` names, else `hdfs.sh`
 //! beside this file, which keeps to its contract.
 
+mod hadoop_shell;
 mod host;
 mod image;
+mod many;
+mod services;
+mod shell_host;
+mod systemd;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::repository_root;
@@ -29,11 +34,13 @@ fn main() -> ExitCode {
         suite.case("lintian_finds_no_error", lintian);
         suite.case("the_rpm_holds_the_program", rpm);
         image::cases(suite, missing(&["--image"]));
+        services::cases(suite);
+        many::cases(suite);
         if let Some(why) = missing(&[]) {
             suite.case("a_fresh_debian", move || Ok(Outcome::Skipped(why)));
             return Ok(());
         }
-        let mut on = suite.group(start, Lab::end);
+        let mut on = suite.group(|| start_on("target/debian/root.tar"), Lab::end);
         on.case("files_of_the_package", |lab| lab.files());
         on.case("apache_writes", |lab| lab.apache_writes());
         on.case("a_dry_run_changes_nothing", |lab| lab.dry_run());
@@ -48,6 +55,7 @@ fn main() -> ExitCode {
             lab.goes_back("HAYLOFT=/opt/sleeper", true)
         });
         on.case("a_swap_that_is_killed", |lab| lab.killed());
+        systemd::cases(suite, missing(&["--systemd"]));
         Ok(())
     })
 }
@@ -110,17 +118,23 @@ fn rpm() -> Result<Outcome> {
     passed()
 }
 
-fn start() -> Result<Lab> {
+/// A cluster whose only node is on a host made of this Debian, and does not run yet.
+fn start_on(debian: &str) -> Result<Lab> {
     let mut cluster = Cluster::builder("packages")
         .nodes(1, Kind::Apache)
         .conf("dfs.replication", 1)
         .conf("dfs.blocksize", BLOCK)
+        // As most clusters have it: the user of DataNodes is a superuser.
+        .conf(
+            "hadoop.user.group.static.mapping.overrides",
+            "hdfs=supergroup;root=supergroup",
+        )
         .start()?;
     let fs = cluster.driver()?;
     // From here on Hadoop's shell starts it, on the host.
     cluster.node(0).stop()?;
     let conf = cluster.node(0).conf_dir();
-    let tar = repository_root().join("target/debian/root.tar");
+    let tar = repository_root().join(debian);
     let deb = Packages::ready()?.file(".deb")?;
     let host = DebianHost::make(&tar, &deb, &cluster, &conf)?;
     Ok(Lab { cluster, fs, host })
@@ -148,6 +162,11 @@ impl Lab {
                     text.get(from..).unwrap_or(&text)
                 );
             }
+            let journal = "command -v journalctl >/dev/null && journalctl -n 60 --no-pager || :";
+            println!(
+                "{}",
+                self.host.run(&["sh", "-c", journal]).unwrap_or_default()
+            );
         }
         if let Err(error) = self.host.daemon("stop") {
             println!("the host's node was not stopped: {error}");
@@ -176,7 +195,7 @@ impl Lab {
 
     /// Hadoop's shell started it, and not the cluster.
     fn wait_live(&mut self) -> Result<()> {
-        self.cluster.namenode(0).wait_live(1, seconds(60))
+        self.cluster.namenode(0).wait_live(1, seconds(120))
     }
 
     fn put(&self, path: &str, seed: u64) -> Result<()> {

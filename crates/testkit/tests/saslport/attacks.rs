@@ -42,6 +42,17 @@ fn answer(port: &str, pieces: &[&[u8]]) -> Result<Vec<u8>> {
     }
 }
 
+/// The ciphers that a node offers to a client that proves nothing, as it lists them.
+pub fn offered_ciphers(port: &str) -> Result<String> {
+    let challenge = answer(port, &[&BEGIN])?;
+    let challenge = String::from_utf8_lossy(&challenge);
+    let (_, listed) = challenge
+        .split_once("cipher=\"")
+        .ok_or_else(|| failed(&challenge))?;
+    let (listed, _) = listed.split_once('"').ok_or_else(|| failed(&challenge))?;
+    Ok(listed.to_owned())
+}
+
 /// Requests in clear and messages that are none: closed, most of them without a word.
 pub fn refused(port: &str) -> Result<()> {
     let clear = [0, 28, 81, 2, 10, 0];

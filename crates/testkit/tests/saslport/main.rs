@@ -9,7 +9,7 @@ use by_curl::NodeByCurl;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::shared_work::{SharedWork, with_archive};
-use hayloft_testkit::suite::passed;
+use hayloft_testkit::suite::{expect, passed};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
 use serde_json::json;
 use std::process::ExitCode;
@@ -40,6 +40,10 @@ fn main() -> ExitCode {
             let mut on = suite.group(
                 move || Lab::start(keys),
                 |lab, failed| lab.cluster.conclude(failed),
+            );
+            on.case(
+                name("no_cipher_is_offered_that_is_weaker_than_asked_for"),
+                move |lab| lab.offers(cipher),
             );
             on.case(name("files_are_written_read_and_appended_to"), |lab| {
                 lab.work().passes(|work| work.files(6, 3))
@@ -103,6 +107,23 @@ impl Lab {
             fs: &self.fs,
             block: BLOCK,
         }
+    }
+
+    /// Java's SASL offers all that it has, whatever the configuration of its node names.
+    fn offers(&mut self, cipher: &str) -> Result<Outcome> {
+        let wanted = match cipher {
+            "3des" => "3des",
+            _ => "3des,rc4",
+        };
+        for node in 0..=OURS {
+            let wanted = match node {
+                OURS => "3des,rc4,des,rc4-56,rc4-40",
+                _ => wanted,
+            };
+            let offered = attacks::offered_ciphers(&self.cluster.node(node).xfer())?;
+            expect(offered == wanted, || format!("node {node}: {offered}"))?;
+        }
+        passed()
     }
 
     fn large(&mut self, blocks: u64) -> Result<Outcome> {

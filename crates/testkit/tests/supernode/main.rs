@@ -54,7 +54,10 @@ fn main() -> ExitCode {
         on.case("configurations_that_cannot_work_are_refused", |lab| {
             lab.refused()
         });
-        let mut on = suite.group(parity::start, |lab, failed| lab.cluster.conclude(failed));
+        let mut on = suite.group(
+            || parity::start_of(Cluster::builder("supernode-parity")),
+            |lab, failed| lab.cluster.conclude(failed),
+        );
         on.case("one_that_ends_stops_no_parity_of_the_others", |lab| {
             lab.one_ends()
         });

@@ -7,7 +7,9 @@ use hayloft_testkit::mounts::TestMount;
 use hayloft_testkit::node::{Kind, VirtualSite};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, TestkitError, VolumeSpec, parity};
+use hayloft_testkit::{
+    Cluster, ClusterBuilder, Driver, NodeSpec, Outcome, TestkitError, VolumeSpec, parity,
+};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -30,7 +32,8 @@ pub struct ParityLab {
     _base: tempfile::TempDir,
 }
 
-pub fn start() -> Result<ParityLab> {
+/// A host of virtual nodes in such a cluster.
+pub fn start_of(builder: ClusterBuilder) -> Result<ParityLab> {
     let base = scratch("supernode-parity-")?;
     let mut disks = Vec::new();
     for disk in 0..DISKS {
@@ -48,7 +51,7 @@ pub fn start() -> Result<ParityLab> {
         .conf("dfs.datanode.failed.volumes.tolerated", 2)
         .conf("hayloft.parity", "4+1")
         .virtual_nodes(sites.collect::<Result<_>>()?);
-    let cluster = Cluster::builder("supernode-parity")
+    let cluster = builder
         .conf("dfs.blocksize", BLOCK)
         .conf("dfs.replication", 1)
         .conf(
