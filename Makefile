@@ -7,10 +7,10 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # What `make up` started, or what `make build` made where nothing else is there.
 HAYLOFT = $(firstword $(wildcard target/up/hayloft target/release/hayloft))
 
-.PHONY: help check-deps build packages image lab hadoop up down status test suites test-fast bench bench-placement fmt doc clean
+.PHONY: help check-deps build packages image lab hadoop up down status test test-arm64 suites test-fast bench bench-placement fmt doc clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 check-deps: ## Check for make, Rust, JDK and Maven; as root on Debian or Ubuntu, install what they package
 	@scripts/check-deps
@@ -18,7 +18,7 @@ check-deps: ## Check for make, Rust, JDK and Maven; as root on Debian or Ubuntu,
 build: check-deps ## Build the release binary, for servers
 	cargo build --release --locked -p hayloft --features snapshots
 
-packages: check-deps ## Build a deb, an rpm and a tar.gz for glibc 2.28 and later, under target/packages
+packages: check-deps ## Build a deb, an rpm and a tar.gz for glibc 2.28 and later, under target/packages (ARCH=arm64: for 64-bit ARM)
 	@scripts/packages
 
 image: ## Build an OCI image, without a daemon, from the tar.gz that `make packages` left
@@ -47,6 +47,9 @@ test: ## The gate: format, lints, unit tests, docs, Java, clusters of real proce
 
 suites: ## What is too heavy for the gate, in pieces of 30 min at most; goes on where it stopped
 	@scripts/suites $(SUITES)
+
+test-arm64: ## Unit tests of what computes, on 64-bit ARM by qemu; it needs more packages of Debian
+	@scripts/test-arm64
 
 test-fast: ## Unit and property tests, no JVM (< 3 min)
 	@scripts/test --fast
