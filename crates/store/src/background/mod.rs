@@ -6,6 +6,7 @@
 //!   few hours
 //! - `idle_files`: closing the files that readers left open for the next, when no next one comes
 //! - `invalidate`: the NameNode's INVALIDATE: which replicas go
+//! - `bring_files`: links and copies of a replica's files for another volume
 //! - `move_replica`: moving replicas between volumes of this node
 //! - `scanner_cursor`: where the block scanner is, in Apache's `scanner.cursor` (JSON)
 //! - `search_bad_disk`: the search through a volume whose disk had errors in different places
@@ -17,6 +18,7 @@
 //! - `verify_replica`: reading replicas of one volume for the sake of reading them
 
 pub mod block_scanner;
+pub mod bring_files;
 pub mod directory_scanner;
 pub mod idle_files;
 pub mod invalidate;

@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 
-use super::move_replica::{copy_verified, link_pair, source};
+use super::bring_files::{copy_verified, link_pair};
+use super::move_replica::source;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
 use crate::replica::file_pair::{self, Pair};

@@ -13,6 +13,7 @@ mod leaving;
 mod lifecycle;
 mod lost_writes;
 mod means;
+mod moves;
 mod odd_directories;
 mod panics;
 mod recovery;
