@@ -55,7 +55,7 @@ use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::machine;
 use hayloft_testkit::modelled::{self, ModelledDisk};
 use record::BenchRecord;
-use rig::Rig;
+use rig::{Rig, RunDevice};
 use rows::{BenchRow, BenchWorkload, Client};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -127,9 +127,10 @@ fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
     if !options.rows.is_empty() {
         // Declared before the rig, so that it goes after it.
         let (base, carried) = disk(options)?;
+        let device = RunDevice::under(&base)?;
         let mut rigs = rigs(options, &base)?;
         if let Some(rig) = rigs.first() {
-            conditions(record, rig);
+            conditions(record, rig, &device);
         }
         let began = Instant::now();
         for round in 0..options.rounds {
@@ -143,13 +144,14 @@ fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
                 let mut run = work::Run {
                     options,
                     rig,
+                    tracer: device.tracer.as_ref(),
                     record,
                     began,
                 };
                 run.round(round)?;
             }
         }
-        drop(rigs);
+        drop((rigs, device));
         if let Some(disk) = &carried {
             let answers = answers(&disk.stats()?);
             record
@@ -292,10 +294,10 @@ fn memory_limit_mib(define: &[(String, String)]) -> u64 {
 /// on the nodes' disk, unless that was a modelled one.
 const EDITS: &str = "NameNode's edits";
 
-fn conditions(record: &mut BenchRecord, rig: &Rig) {
+fn conditions(record: &mut BenchRecord, rig: &Rig, device: &RunDevice) {
     let all = &mut record.origin.conditions;
     let mut add = |name: &str, value: String| all.insert(name.to_owned(), value);
-    if let Some(kib) = rig.readahead_kib {
+    if let Some(kib) = device.readahead_kib {
         add("read-ahead of the device", format!("{kib} KiB"));
     }
     let settings = fair::stock::settings(|name| rig.seats.iter().any(|s| s.peer.name == name));
@@ -308,8 +310,11 @@ fn conditions(record: &mut BenchRecord, rig: &Rig) {
         "on a disk, perhaps the nodes' (there is too little shared memory)"
     };
     add(EDITS, edits.to_owned());
-    if !rig.untraced.is_empty() {
-        add("device requests", format!("not traced: {}", rig.untraced));
+    if !device.untraced.is_empty() {
+        add(
+            "device requests",
+            format!("not traced: {}", device.untraced),
+        );
     }
 }
 

@@ -47,13 +47,38 @@ pub(super) struct Rig {
     cluster: Option<Cluster>,
     pub(super) seats: Vec<Seat>,
     pub(super) data: Data,
+    disk: tempfile::TempDir,
+}
+
+/// The device below all nodes of a run: one for all rigs, because the kernel traces it once.
+pub(super) struct RunDevice {
     pub(super) tracer: Option<Tracer>,
     /// Why the device is not traced, or nothing.
     pub(super) untraced: String,
     /// What the device's read-ahead is now, for the record.
     pub(super) readahead_kib: Option<u64>,
     _readahead: Option<ReadaheadGuard>,
-    disk: tempfile::TempDir,
+}
+
+impl RunDevice {
+    /// The device that `base` is on, with read-ahead raised until this is dropped.
+    ///
+    /// # Errors
+    /// When `base` cannot be made.
+    pub(super) fn under(base: &Path) -> Result<Self> {
+        std::fs::create_dir_all(base).map_err(TestkitError::file("creating", base))?;
+        let device = Device::under(base).ok();
+        let guard = device
+            .as_ref()
+            .map(|device| device.raise_readahead(READAHEAD_KIB));
+        let (tracer, untraced) = tracer(device.as_ref());
+        Ok(Self {
+            tracer,
+            untraced,
+            readahead_kib: device.as_ref().and_then(Device::readahead_kib),
+            _readahead: guard,
+        })
+    }
 }
 
 impl Rig {
@@ -68,19 +93,12 @@ impl Rig {
         pipelines: bool,
         java: bool,
     ) -> Result<Self> {
-        std::fs::create_dir_all(base).map_err(TestkitError::file("creating", base))?;
         let disk = tempfile::Builder::new()
             .prefix("hayloft-bench-")
             .tempdir_in(base)
             .map_err(TestkitError::file("creating a directory in", base))?;
         let copies = if pipelines { COPIES } else { 1 };
         room(options, disk.path(), copies)?;
-        let device = Device::under(disk.path()).ok();
-        let guard = device
-            .as_ref()
-            .map(|device| device.raise_readahead(READAHEAD_KIB));
-        let readahead_kib = device.as_ref().and_then(Device::readahead_kib);
-        let (tracer, untraced) = tracer(device.as_ref());
         let mut builder = Cluster::builder("bench")
             .names_in_memory()
             .conf("dfs.blocksize", BLOCK_BYTES)
@@ -123,10 +141,6 @@ impl Rig {
             cluster: Some(cluster),
             seats,
             data: Data::new(),
-            tracer,
-            untraced,
-            readahead_kib,
-            _readahead: guard,
             disk,
         })
     }

@@ -7,6 +7,7 @@ use super::measure::Watch;
 use super::record::{BenchRecord, BenchSample, WarmUp};
 use super::rig::Rig;
 use super::rows::{BenchRow, BenchWorkload, Client, Stage, stages};
+use super::trace::Tracer;
 use super::{BenchOptions, interrupt, limits, peers};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{Check, LoadOutcome, LoadPlace, Preads};
@@ -33,6 +34,7 @@ pub(super) struct Files {
 pub(super) struct Run<'a> {
     pub(super) options: &'a BenchOptions,
     pub(super) rig: &'a mut Rig,
+    pub(super) tracer: Option<&'a Tracer>,
     pub(super) record: &'a mut BenchRecord,
     pub(super) began: Instant,
 }
@@ -378,18 +380,15 @@ impl Watching {
         workload: BenchWorkload,
         load: impl FnOnce(&mut Run<'a>) -> Result<LoadOutcome>,
     ) -> Result<Figures> {
-        let tracer = run.rig.tracer.take();
         let disk = run.rig.disk();
         let watch = Watch {
             nodes: &self.nodes,
             client: self.client,
             scraped: &self.scraped,
-            tracer: tracer.as_ref(),
+            tracer: run.tracer,
             disk: &disk,
         };
-        let figures = watch.run(workload, || load(run));
-        run.rig.tracer = tracer;
-        figures
+        watch.run(workload, || load(run))
     }
 }
 
