@@ -49,8 +49,6 @@ const PROTECTIONS: [(&str, Keys, bool); 9] = [
 ];
 /// Protections with which the Go client's own tests run, as its project runs them.
 const OWN_TESTS_WITH: [&str; 2] = ["auth", "aes"];
-/// Protections whose messages the Go client puts together wrongly: not tried with it.
-const NOT_OF_GO: [&str; 4] = ["integrity", "privacy", "encrypted", "encrypted_rc4"];
 
 const NODES: usize = 3;
 /// What every client writes: blocks and a piece of the pattern of this seed.
@@ -73,9 +71,6 @@ fn main() -> ExitCode {
             on.case(name("hdfs_native_writes_reads_and_appends"), |lab| {
                 lab.native()
             });
-            if NOT_OF_GO.contains(&protection) {
-                continue;
-            }
             if has_cipher {
                 on.case(name("go_writes_reads_and_appends"), |lab| lab.go());
             } else {

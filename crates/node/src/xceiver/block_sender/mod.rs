@@ -41,8 +41,8 @@ use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::stats::XceiverStats;
 
-/// Data in a packet of a short read, rounded to whole chunks: Apache's size without other
-/// configuration.
+/// Data in a packet of a short read, and in one that becomes a protected message, rounded to whole
+/// chunks: Apache's size without other configuration.
 const PACKET_DATA: usize = 64 << 10;
 
 /// Data in a packet of a long read. Every packet costs its reader three or more system calls.
@@ -130,6 +130,8 @@ pub struct BlockSender<'a> {
     pub stats: &'a XceiverStats,
     /// Limits that apply; each one is charged.
     pub throttles: &'a [&'a Throttle],
+    /// Each packet goes as a message, see [`Conn::in_messages`].
+    pub in_messages: bool,
 }
 
 impl BlockSender<'_> {
@@ -206,7 +208,7 @@ impl BlockSender<'_> {
     /// Data bytes of a full packet.
     fn packet_data(&self) -> usize {
         let chunk = self.range.checksum.chunk_size();
-        let packet = if self.range.len() > LONG_READ {
+        let packet = if self.range.len() > LONG_READ && !self.in_messages {
             PACKET_DATA_LONG
         } else {
             PACKET_DATA

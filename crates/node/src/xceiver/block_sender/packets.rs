@@ -55,8 +55,9 @@ impl<C: Borrow<Conn>> Packets<C> {
         self.conn().socket_error(error)
     }
 
-    /// Sends `data`, the next bytes of the range, as packets in one gathered write. The empty last
-    /// packet goes with it if nothing follows.
+    /// Sends `data`, the next bytes of the range, as packets in one gathered write, or each in one
+    /// of its own where that becomes a message. The empty last packet goes with it if nothing
+    /// follows.
     ///
     /// # Errors
     /// `Socket` when the connection broke, or the peer took nothing for too long.
@@ -75,14 +76,22 @@ impl<C: Borrow<Conn>> Packets<C> {
             self.last(&mut prefixes);
             parts.push((prefixes.split().freeze(), &[], &[]));
         }
-        let head = std::mem::take(&mut self.head);
-        let mut slices = Vec::with_capacity(3 * parts.len() + 1);
-        slices.push(IoSlice::new(&head));
-        for (prefix, sums, data) in &parts {
-            slices.extend([IoSlice::new(prefix), IoSlice::new(sums), IoSlice::new(data)]);
+        let at_once = match self.conn().in_messages() {
+            true => 1,
+            false => count,
+        };
+        let mut head = std::mem::take(&mut self.head);
+        for parts in parts.chunks(at_once) {
+            let mut slices = Vec::with_capacity(3 * parts.len() + 1);
+            slices.push(IoSlice::new(&head));
+            for (prefix, sums, data) in parts {
+                slices.extend([IoSlice::new(prefix), IoSlice::new(sums), IoSlice::new(data)]);
+            }
+            let sent = self.conn().write_all_vectored(&mut slices).await;
+            sent.map_err(|e| self.failed(e))?;
+            head = Bytes::new();
         }
-        let sent = self.conn().write_all_vectored(&mut slices).await;
-        sent.map_err(|e| self.failed(e))
+        Ok(())
     }
 
     /// Sends the data of `piece` from the page cache as packets.

@@ -150,6 +150,12 @@ impl Conn {
         self.peer.ip().is_loopback() || own() == Some(self.peer.ip())
     }
 
+    /// Whether what one call writes becomes a message, or several where it is long. The Go client
+    /// loses bytes where a message ends within a packet; Apache's node sends a packet in each.
+    pub fn in_messages(&self) -> bool {
+        self.stream.in_messages()
+    }
+
     /// How long a read may wait.
     #[must_use]
     pub fn read_limit(&self) -> Option<Duration> {

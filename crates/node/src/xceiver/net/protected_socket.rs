@@ -86,6 +86,11 @@ impl ProtectedSocket {
         &self.tcp
     }
 
+    /// Whether what is sent goes as messages, each of which comes whole or not at all.
+    pub fn in_messages(&self) -> bool {
+        matches!(lock(&self.outgoing).layer, ProtectedOut::Messages(_))
+    }
+
     /// Whether something was opened and not read.
     pub fn has_opened(&self) -> bool {
         !lock(&self.incoming).opened.is_empty()

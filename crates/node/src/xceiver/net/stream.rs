@@ -89,6 +89,11 @@ impl NetStream {
         }
     }
 
+    /// See [`ProtectedSocket::in_messages`].
+    pub fn in_messages(&self) -> bool {
+        matches!(self, Self::Protected(socket) if socket.in_messages())
+    }
+
     /// Waits until the socket has room.
     pub async fn writable(&self) -> io::Result<()> {
         match self {

@@ -106,6 +106,7 @@ pub async fn copy_block(
         memory: x.memory(),
         stats: x.stats(),
         throttles: &[&x.throttles().balancer],
+        in_messages: conn.in_messages(),
     };
     match sender.send(conn, stream_head(&range)).await {
         Ok(sent) => {

@@ -63,6 +63,7 @@ pub async fn read_block(
         memory: x.memory(),
         stats: x.stats(),
         throttles: &[&x.throttles().read],
+        in_messages: conn.in_messages(),
     };
     match sender.send(conn, head).await {
         Ok(sent) => {

@@ -185,6 +185,7 @@ async fn copy_to(
         memory: x.memory(),
         stats: x.stats(),
         throttles,
+        in_messages: conn.in_messages(),
     };
     let sent = sender.send(&conn, head.freeze()).await?;
     x.activity().add(Count::BlocksReplicated, 1);

@@ -9,10 +9,11 @@ use hayloft_sasl::{DigestClient, SaslQuality, to_base64};
 use hayloft_wire::block_token::AccessMode;
 use hayloft_wire::frame;
 use hayloft_wire::ids::StorageType;
+use hayloft_wire::packet::PacketParser;
 use hayloft_wire::proto::datatransfer::DataTransferEncryptorMessage;
 use hayloft_wire::proto::hdfs_server::ExportedBlockKeys;
 use hayloft_wire::proto::security::Token;
-use hayloft_wire::transfer::{SASL_MAGIC, Stage};
+use hayloft_wire::transfer::{self, SASL_MAGIC, Stage};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -180,6 +181,44 @@ async fn blocks_are_written_read_and_copied_with_every_protection() {
             assert!(read(node, properties, 1).await == data, "{properties:?}");
         }
     }
+}
+
+/// The Go client loses what is before the end of a message where a packet goes on behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_ends_where_a_packet_does() {
+    let properties = &[KERBEROS, quality("privacy")][..];
+    let node = node(&keys(1, 600_000), properties).await;
+    let data = pattern(LEN);
+    write(&[&node], properties, 1, &data).await;
+    let token = token(1, AccessMode::Read);
+    let (mut stream, proved) = handshake(&node, properties, &token).await.expect("proved");
+    let (mut out, mut into) = proved.expect("protected");
+    let mut request = read_request(&block(1, 1001), 0, LEN as u64, true);
+    request.header.base_header.token = Some(token);
+    let (mut plain, mut sealed) = (BytesMut::new(), BytesMut::new());
+    transfer::encode_request(&request, &mut plain);
+    out.seal(&[&plain], &mut sealed);
+    stream.write_all(&sealed).await.expect("taken");
+    let parser = PacketParser::default();
+    let (mut answered, mut read, mut last) = (false, Vec::new(), false);
+    while !last {
+        let len = stream.read_u32().await.expect("a message");
+        let mut raw = BytesMut::from(&len.to_be_bytes()[..]);
+        raw.resize(4 + len as usize, 0);
+        stream.read_exact(&mut raw[4..]).await.expect("all of it");
+        let mut opened = BytesMut::new();
+        into.open(&mut raw, &mut opened).expect("sealed");
+        if !answered {
+            let response = transfer::decode_response(&mut opened).expect("one");
+            answered = response.is_some();
+        }
+        while let Some(packet) = parser.parse(&mut opened).expect("a packet") {
+            read.extend_from_slice(&packet.data);
+            last = packet.header.last_packet_in_block;
+        }
+        assert!(opened.is_empty(), "a packet goes on behind its message");
+    }
+    assert!(read == data);
 }
 
 #[tokio::test(flavor = "multi_thread")]
