@@ -89,8 +89,8 @@ const BUDGETS: [(&str, &[&str], usize); 4] = [
         // The work that three suites of protection had each for itself, 150.
         // Rows of logs, and of encrypted data, 105. Quick runs of one round, and
         // one experiment at a time, 28. Encrypted rows beside those in clear, in one run, what they
-        // may cost more, and clients that are the limit, 124. Little data for quick jobs, 3. One
-        // tracer for all clusters of a run, 11.
+        // may cost more, and clients that are the limit, 124. Little data for quick jobs, 3.
+        // One tracer for all clusters of a run, 11.
         22_750,
     ),
 ];
