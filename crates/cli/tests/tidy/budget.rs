@@ -54,8 +54,8 @@ const BUDGETS: [(&str, &[&str], usize); 4] = [
         // are numbers, 10. Plans of the disk balancer: what they may say 150, the moves 175, states
         // and JSON 330, RPC and keys 40; moves to one volume and its list of replicas 85. Metrics
         // that a dead connection took, and sinks that hang, 50; which NameNode answered, 12. Moves
-        // that end where a disk hangs or the store does, and what plans say of them, 75. Packets that
-        // are messages of SASL, 33.
+        // that end where a disk hangs or the store does, and what plans say of them, 75. Packets
+        // that are messages of SASL, 33.
         81_250,
     ),
     // The goal is 7,500 without cluster, which `up` and `top` took from the tools. What came since:
