@@ -143,6 +143,15 @@ impl ClientSettings {
         self
     }
 
+    /// A NameNode that has not answered a call within `limit` is left for another one.
+    #[must_use]
+    pub fn answered_within(mut self, limit: Duration) -> Self {
+        let rpc = &mut self.rpc;
+        rpc.connect_timeout = rpc.connect_timeout.min(limit);
+        rpc.call_timeout = Some(rpc.call_timeout.map_or(limit, |own| own.min(limit)));
+        self
+    }
+
     /// How RPC proves that its caller holds a token.
     fn proof(&self, token: &Token) -> TokenProof {
         TokenProof::new(token.clone(), Arc::clone(&self.qualities))

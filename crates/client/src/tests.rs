@@ -15,6 +15,7 @@ use hayloft_wire::proto::file_status::{FileEncryptionInfo, HdfsFileStatus};
 use hayloft_wire::proto::hdfs::{
     DatanodeId, DatanodeInfo, EcSchema, ErasureCodingPolicy, ExtendedBlock, LocatedBlock,
 };
+use hayloft_wire::proto::namespace::GetFsStatsResponse;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpRequest};
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -176,6 +177,7 @@ impl Service for NameNode {
                 let locations = Some(locations);
                 frame::delimited(&pb::GetBlockLocationsResponse { locations })
             }
+            "getFsStats" => frame::delimited(&GetFsStatsResponse::default()),
             "reportBadBlocks" => {
                 let request = pb::ReportBadReplicasRequest::decode(call.request);
                 script.bad.extend(request.expect("a request").blocks);
@@ -270,6 +272,28 @@ async fn start(width: u8) -> (FileClient, Shared) {
     let stripes = StripeRoom::new(Arc::new(Turns::new(1)), transfer);
     let client = FileClient::new(&group, settings, caller, stripes);
     (client, script)
+}
+
+/// One that takes connections and answers nothing costs a call its limit, and the next one nothing.
+#[tokio::test]
+async fn a_mute_namenode_is_left_for_the_other() {
+    let (other, _script) = start(2).await;
+    let mute = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let first = mute.local_addr().expect("bound").to_string();
+    let config = Configuration::from_properties([("a", "b")]).expect("valid");
+    let settings = ClientSettings::new(&config, None).answered_within(Duration::from_millis(300));
+    let transfer = FileTransfer::new(CancellationToken::new());
+    let client = FileClient::new(
+        &NameNodeGroup::new(vec![first, other.namenode().to_owned()]),
+        Arc::new(settings),
+        FileUser::default(),
+        StripeRoom::new(Arc::new(Turns::new(1)), transfer),
+    );
+    let began = std::time::Instant::now();
+    client.missing_blocks().await.expect("the other answers");
+    assert_eq!(client.namenode(), other.namenode());
+    client.missing_blocks().await.expect("it still does");
+    assert!(began.elapsed() < Duration::from_secs(10));
 }
 
 /// Reads the striped file with these faults, and finds it whole.

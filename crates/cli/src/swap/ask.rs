@@ -18,7 +18,7 @@ fn limits(until: Instant) -> HttpLimits {
     let left = left.max(Duration::from_millis(1));
     HttpLimits {
         connect: left.min(Duration::from_secs(5)),
-        whole: left.min(Duration::from_secs(30)),
+        whole: left.min(Duration::from_secs(20)),
         // The list of a large cluster's nodes.
         bytes: 16 << 20,
     }

@@ -2,7 +2,7 @@
 //! as the user who runs the node.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hayloft_client::{
     ClientSettings, FileClient, FileError, FileTransfer, FileUser, NameNodeGroup, StripeRoom,
@@ -12,6 +12,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use super::host::SwapHost;
+
+/// For each answer of a NameNode. One that hangs leaves time to ask the other.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(15);
 
 /// A client of each name service, with the service's name. It connects when it is first used. All
 /// of a command ask as the same: a ticket that ends meanwhile does not change who asks.
@@ -23,7 +26,7 @@ pub async fn clients(host: &SwapHost) -> Result<Vec<(String, FileClient)>, Strin
     let proof = login::command_or_node_to_namenodes(&host.config);
     let proof = host.proof.get_or_try_init(|| proof).await?;
     let settings = ClientSettings::new(&host.config, None).proving(proof.clone());
-    let settings = Arc::new(settings);
+    let settings = Arc::new(settings.answered_within(ANSWERED_WITHIN));
     let user = std::env::var("HADOOP_USER_NAME")
         .ok()
         .filter(|user| !user.is_empty());
@@ -93,7 +96,6 @@ pub fn wait_until<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn an_ask_without_an_answer_ends_when_its_time_does() {

@@ -157,6 +157,7 @@ pub fn may_write(host: &SwapHost, until: Instant) -> Result<String, String> {
         for (service, client) in clients(host).await? {
             let made = async {
                 let path = path_of(0);
+                find_active(&client).await?;
                 let made = FileWriter::create(client.clone(), &path, &file()).await;
                 drop(made.map_err(told)?);
                 client.delete(&path).await.map_err(told)
@@ -201,7 +202,13 @@ fn file() -> CreateFile {
     }
 }
 
+/// Has the client know the active NameNode: it asks no other one to make a file where one hangs.
+async fn find_active(client: &FileClient) -> Result<(), String> {
+    client.missing_blocks().await.map(drop).map_err(told)
+}
+
 async fn write_to(client: &FileClient, node: &LiveNode) -> Result<(), String> {
+    find_active(client).await?;
     for number in 1..=WRITES {
         let path = path_of(number);
         let written = write_one(client, &path, node).await;
