@@ -70,7 +70,7 @@ impl SecurePair {
         let pair = &mut self.pair;
         let blocks = 8;
         pair.fs.put("/of-both", blocks * BLOCK, 21, json!({}))?;
-        // About half a minute: a read gives a packet at most.
+        // Half a minute, whichever node is read: Apache's sends 4 KiB at a time under SASL.
         let read = json!({"path": "/of-both", "seed": 21, "buffer": 65_536, "pauseMillis": 250});
         let reading = pair.fs.begin("read", read)?;
         pair.fs.create("t", "/of-both-writer", 22, json!({}))?;

@@ -44,8 +44,9 @@ final class Files {
 
   /**
    * Arguments: path, offset (0), length (-1: to the end), seed (compare with the pattern), pread,
-   * pauseMillis after each buffer. Results: bytes, mismatch (file offset or -1), shortCircuit (how
-   * many of the bytes the client read by itself).
+   * pauseMillis for each buffer of bytes, however small the pieces are that nodes send. Results:
+   * bytes, mismatch (file offset or -1), shortCircuit (how many of the bytes the client read by
+   * itself).
    */
   private void read(ObjectNode request, ObjectNode answer) throws IOException {
     try (DistributedFileSystem fs = Request.open(request);
@@ -84,7 +85,7 @@ final class Files {
         mismatch = position + at;
       }
       position += got;
-      sleep(pause);
+      sleep(pause * got / data.length);
     }
     answer.put("bytes", position - offset);
     answer.put("mismatch", mismatch);
