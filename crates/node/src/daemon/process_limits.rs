@@ -153,6 +153,26 @@ impl Taken {
     }
 }
 
+/// Why the process cannot lock as much memory as `dfs.datanode.max.locked.memory` says, with what to
+/// do; `None` when it can. Its own limit is raised for it, where the system allows that.
+pub(super) fn too_much_locked(config: &Configuration) -> Option<String> {
+    let key = &keys::MAX_LOCKED_MEMORY;
+    let wanted = config.get(key);
+    if wanted == 0 {
+        return None;
+    }
+    let limit = hayloft_io::raise_locked_memory_max(wanted);
+    (wanted > limit).then(|| {
+        format!(
+            "Cannot start datanode because the configured max locked memory size ({}) of {wanted} \
+             bytes is more than the datanode's available RLIMIT_MEMLOCK ulimit of {limit} bytes: \
+             raise LimitMEMLOCK (ulimit -l), or lower the key ({})",
+            key.name(),
+            config.origin(key.name())
+        )
+    })
+}
+
 /// Logs what the process lacks, until `stop`: the first time, once a minute while it lasts, and its
 /// end. Those that meet a shortage only count it.
 pub(super) async fn report(stop: CancellationToken) {
