@@ -269,6 +269,33 @@ mod tests {
     }
 
     #[test]
+    fn what_the_system_does_not_let_lock_is_refused_with_both_numbers() {
+        let locks = |bytes: u64| {
+            let properties = [("dfs.datanode.max.locked.memory", bytes.to_string())];
+            too_much_locked(&Configuration::from_properties(properties).expect("valid"))
+        };
+        assert_eq!(locks(0), None);
+        assert_eq!(locks(4096), None);
+        let wanted = u64::MAX >> 1;
+        let limit = hayloft_io::locked_memory_max();
+        if limit >= wanted {
+            eprintln!("skipped in part: this process may lock all that it wants");
+            return;
+        }
+        let said = locks(wanted).expect("is refused");
+        let limit = hayloft_io::locked_memory_max();
+        let (wanted, limit) = (format!("{wanted} bytes"), format!("{limit} bytes"));
+        for part in [
+            "dfs.datanode.max.locked.memory",
+            &wanted,
+            &limit,
+            "LimitMEMLOCK",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+
+    #[test]
     fn disks_and_nodes_want_threads() {
         let (one, two) = (ThreadsWanted::of(1, 1, 0), ThreadsWanted::of(2, 1, 0));
         assert!(one.fewest > LANES && one.most > one.fewest + BLOCKING_THREADS);

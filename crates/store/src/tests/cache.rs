@@ -12,11 +12,29 @@ use super::*;
 /// Less than a process may lock everywhere.
 const BUDGET: u64 = 4 << 20;
 
-async fn alone() -> MutexGuard<'static, ()> {
+/// The only test with memory locked. In the end it lets go of what its stores have.
+struct Alone(#[expect(dead_code, reason = "held, not used")] MutexGuard<'static, ()>);
+
+/// Stores of the test that runs. A store that is not shut down never goes.
+static STORES: std::sync::Mutex<Vec<Store>> = std::sync::Mutex::new(Vec::new());
+
+fn stores() -> std::sync::MutexGuard<'static, Vec<Store>> {
+    hayloft_io::locks::lock(&STORES)
+}
+
+async fn alone() -> Alone {
     static ONE: Mutex<()> = Mutex::const_new(());
     let one = ONE.lock().await;
-    assert_eq!(locked(), 0, "an earlier test has left memory locked");
-    one
+    until("nothing is locked before", || locked() == 0).await;
+    Alone(one)
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        for pool in stores().drain(..).flat_map(|store| store.0.pools()) {
+            drop(pool.map.uncache_all());
+        }
+    }
 }
 
 fn locked() -> u64 {
@@ -33,6 +51,7 @@ async fn node_with(budget: u64, change: impl FnOnce(&mut StoreConfig)) -> Node {
     let shared = StoreShared::alone(8 << 20).with_locked_memory(budget, 1);
     let opened = Store::open_sharing(config, sender, shared, None).await;
     let store = opened.expect("opens");
+    stores().push(store.clone());
     let added = store.add_pool(spec(), StartOption::Regular).await;
     added.expect("loads");
     Node {
@@ -360,6 +379,7 @@ async fn virtual_nodes_share_the_budget() {
         };
         let store = Store::open_sharing(config, sender, shared.clone(), None).await;
         let store = store.expect("opens");
+        stores().push(store.clone());
         let added = store.add_pool(spec(), StartOption::Regular).await;
         added.expect("loads");
         nodes.push(Node {
