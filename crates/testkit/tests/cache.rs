@@ -136,10 +136,15 @@ impl Lab {
             expect_eq("blocks", bean["NumBlocksCached"].as_u64(), Some(3))?;
             expect_eq("capacity", bean["CacheCapacity"].as_u64(), Some(LOCKED))?;
         }
-        let state = self.cluster.namenode_bean(0, "NameNodeInfo")?;
-        let told = |name: &str| state[name].as_u64();
-        expect_eq("the NameNode's use", told("CacheUsed"), Some(6 * BLOCK))?;
-        expect_eq("its capacity", told("CacheCapacity"), Some(2 * LOCKED))?;
+        let wanted = [6 * BLOCK, 2 * LOCKED].map(Some);
+        wait::until("the sums of heartbeats", SOON, || {
+            let state = self.cluster.namenode_bean(0, "NameNodeInfo")?;
+            let told = ["CacheUsed", "CacheCapacity"].map(|name| state[name].as_u64());
+            Ok(match told == wanted {
+                true => Seen::Done(()),
+                false => Seen::NotYet(format!("{told:?}")),
+            })
+        })?;
         self.fs.check("/directive", 3 * BLOCK, 3)?;
         self.remove_directives("/directive")?;
         for node in [0, 1] {

@@ -118,8 +118,8 @@ keys! {
     LAZY_WRITER_INTERVAL: Duration = ("dfs.datanode.lazywriter.interval.sec", "60",
         "Time between copies of RAM_DISK replicas to disk.").seconds();
     MAX_LOCKED_MEMORY: u64 = ("dfs.datanode.max.locked.memory", "0",
-        "Bytes of memory in which NameNodes may have replicas cached, no more than RLIMIT_MEMLOCK; 0 \
-         for no cache. Virtual nodes share it.").bytes();
+        "Bytes of memory in which NameNodes may have replicas cached, no more than \
+         RLIMIT_MEMLOCK; 0 for no cache. Virtual nodes share it.").bytes();
     CACHE_THREADS: u32 = ("dfs.datanode.fsdatasetcache.max.threads.per.volume", "4",
         "Replicas read into that memory at the same time on each volume.").min(1).max(1024);
     CACHE_REVOCATION_TIMEOUT: Duration = ("dfs.datanode.cache.revocation.timeout.ms", "900000",

@@ -153,8 +153,8 @@ impl Taken {
     }
 }
 
-/// Why the process cannot lock as much memory as `dfs.datanode.max.locked.memory` says, with what to
-/// do; `None` when it can. Its own limit is raised for it, where the system allows that.
+/// Why the process cannot lock as much memory as `dfs.datanode.max.locked.memory` says, with what
+/// to do; `None` when it can. Its own limit is raised for it, where the system allows that.
 pub(super) fn too_much_locked(config: &Configuration) -> Option<String> {
     let key = &keys::MAX_LOCKED_MEMORY;
     let wanted = config.get(key);
