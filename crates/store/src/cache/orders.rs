@@ -53,8 +53,10 @@ fn begin(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64) -> Result<(), &'sta
     let room = store.cache.reserve(replica.len);
     let room = room.ok_or("it does not fit into dfs.datanode.max.locked.memory")?;
     let Some(of) = pool.map.begin_caching(id, replica, room) else {
-        let changed = pool.map.is_finalized(id, &replica);
-        return changed.then_some(()).ok_or("its replica has just changed");
+        let unchanged = pool.map.is_finalized(id, &replica);
+        return unchanged
+            .then_some(())
+            .ok_or("its replica has just changed");
     };
     let waiting = Waiting {
         pool: Arc::clone(pool),
