@@ -69,7 +69,7 @@ impl Group {
 
 const SHORT_CIRCUIT: &str = "descriptors are passed over dfs.domain.socket.path, and shared memory \
     is in no file";
-const CACHING: &str = "cache directives are not carried out";
+const CACHING: &str = "replicas are cached in memory, not in persistent memory";
 const LAZY_PERSIST: &str = "LAZY_PERSIST files go to disk at once";
 const HTTP: &str = "the web port has no such setting yet";
 const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
@@ -106,15 +106,9 @@ static DATANODE: &[Group] = &[
         "dfs.block.local-path-access.user=",
         "dfs.short.circuit.shared.memory.watcher.interrupt.check.ms=60000",
     ]),
-    ignoring("nothing is locked in memory, and LAZY_PERSIST files go to disk at once")
-        .of(&["dfs.datanode.max.locked.memory=0"]),
     ignoring(CACHING).of(&[
         "dfs.datanode.pmem.cache.dirs=",
         "dfs.datanode.pmem.cache.recovery=true",
-        "dfs.datanode.fsdatasetcache.max.threads.per.volume=4",
-        "dfs.datanode.cache.revocation.timeout.ms=900000",
-        "dfs.datanode.cache.revocation.polling.ms=500",
-        "dfs.cachereport.intervalMsec=10000",
     ]),
     ignoring(HTTP).of(&["dfs.datanode.http.internal-proxy.port=0"]),
     ignoring(JAVA_CLASS).of(&["dfs.datanode.plugins=", "dfs.datanode.fsdataset.factory="]),

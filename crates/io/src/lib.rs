@@ -41,6 +41,7 @@ pub mod error;
 mod fiemap;
 mod known_without_disk;
 mod latency;
+mod locked_file;
 pub mod locks;
 mod mapped_memory;
 mod means;
@@ -77,6 +78,9 @@ pub use engines::{
 pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};
 pub use known_without_disk::{Known, known};
+pub use locked_file::{
+    LockedFile, in_pages, locked_memory, locked_memory_max, mappings_max, raise_locked_memory_max,
+};
 pub use means::{Means, descriptors_max, descriptors_open, is_of_the_disk};
 pub use mount::{Mount, mount_of};
 pub use names_and_directories::replace as replace_file;

@@ -114,6 +114,20 @@ impl SharedBits {
         self.memory.words()[self.word].load(Ordering::SeqCst) & self.mask != 0
     }
 
+    /// Other bits of the same word.
+    #[must_use]
+    pub fn beside(&self, mask: u64) -> Self {
+        Self {
+            mask,
+            ..self.clone()
+        }
+    }
+
+    /// Sets the bits and leaves the others alone.
+    pub fn set(&self) {
+        self.memory.words()[self.word].fetch_or(self.mask, Ordering::SeqCst);
+    }
+
     /// Clears the bits and leaves the others alone.
     pub fn clear(&self) {
         self.memory.words()[self.word].fetch_and(!self.mask, Ordering::SeqCst);
@@ -144,6 +158,11 @@ mod tests {
             assert!(file.set_len(len).is_err(), "{len}");
         }
         bits.clear();
+        let beside = bits.beside(1 << 62);
+        assert!(!bits.any() && beside.any(), "each has its own");
+        beside.clear();
+        bits.set();
+        assert!(bits.any() && !beside.any());
         assert!(SharedBits::new(&memory, 1024, 1).is_none());
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use hayloft_io::DiskSettings;
 use hayloft_protection::ParityConfig;
 use hayloft_store::{
-    DirectoryScanConfig, ErrorsConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing,
-    VolumeConfig,
+    CacheConfig, DirectoryScanConfig, ErrorsConfig, ReservedSpace, ScanConfig, StoreConfig,
+    VolumeChoosing, VolumeConfig,
 };
 
 use hayloft_conf::{Calculator, ChoosingPolicy, Configuration, keys};
@@ -55,6 +55,12 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
         cache_client_reads: config.get(&keys::IO_READ_CACHED),
         write_memory: usize::try_from(write_memory(config)).unwrap_or(usize::MAX),
         page_cache: crate::memory::usable() / sharers(config),
+        cache: CacheConfig {
+            threads_per_volume: usize::try_from(config.get(&keys::CACHE_THREADS))
+                .unwrap_or(usize::MAX),
+            revocation_timeout: config.get(&keys::CACHE_REVOCATION_TIMEOUT),
+            revocation_polling: config.get(&keys::CACHE_REVOCATION_POLLING),
+        },
         scan: scan(config),
         directory_scan: directory_scan(config),
         ..StoreConfig::default()

@@ -117,6 +117,19 @@ pub struct ErrorsConfig {
     pub window: Duration,
 }
 
+/// Replicas in locked memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// Replicas that are read into memory at the same time on each volume
+    /// (`dfs.datanode.fsdatasetcache.max.threads.per.volume`).
+    pub threads_per_volume: usize,
+    /// How long a replica that is to be uncached waits for readers that rely on it
+    /// (`dfs.datanode.cache.revocation.timeout.ms`).
+    pub revocation_timeout: Duration,
+    /// How often it is looked whether they do still (`dfs.datanode.cache.revocation.polling.ms`).
+    pub revocation_polling: Duration,
+}
+
 /// The directory scanner (compares directories with the replica map).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryScanConfig {
@@ -190,6 +203,8 @@ pub struct StoreConfig {
     pub check_period: Duration,
     /// What is made of disks that fail by halves.
     pub errors: ErrorsConfig,
+    /// Replicas in locked memory.
+    pub cache: CacheConfig,
     /// Block scanner.
     pub scan: ScanConfig,
     /// Directory scanner.
@@ -229,6 +244,11 @@ impl Default for StoreConfig {
             errors: ErrorsConfig {
                 limit: 50,
                 window: Duration::from_secs(3600),
+            },
+            cache: CacheConfig {
+                threads_per_volume: 4,
+                revocation_timeout: Duration::from_secs(900),
+                revocation_polling: Duration::from_millis(500),
             },
             scan: ScanConfig {
                 period: Duration::from_secs(504 * 3600),

@@ -2,6 +2,7 @@
 //! start-up.
 //!
 //! - `background`: what the store does on its own: deletes, scanners, moves between volumes
+//! - `cache`: replicas that a NameNode has ordered into memory
 //! - `check_swap`: whether Apache's DataNode may start on the directories of a stopped node
 //! - `config`: what the store needs to be told
 //! - `counts`: what the store has done since it was opened
@@ -34,6 +35,7 @@
 //! channel.
 
 mod background;
+mod cache;
 mod check_swap;
 mod config;
 mod counts;
@@ -63,14 +65,16 @@ mod writer;
 
 pub use check_swap::{Obstacle, check_swap};
 pub use config::{
-    DirectoryScanConfig, ErrorsConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing,
-    VolumeConfig,
+    CacheConfig, DirectoryScanConfig, ErrorsConfig, ReservedSpace, ScanConfig, StoreConfig,
+    VolumeChoosing, VolumeConfig,
 };
 pub use counts::ScanReport;
 pub use error::{StoreError, StoreErrorKind};
 pub use layout::dirs::now_ms;
 pub use layout::version::is_volume;
 pub use reader::{PlainFiles, ReplicaReader, ReplicaWatch};
+pub use replica::locked_memory::CacheUse;
+pub use replica::watched::ReplicaMarks;
 pub use reports_from_memory::{VolumeReport, VolumeSpace, VolumeTimes};
 pub use service::upgrade::{HeldByUpgrades, RollingUpgradeState};
 pub use service::whose_directories::nodes_below;

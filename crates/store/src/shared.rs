@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hayloft_io::{BufferPool, Disks};
 
+use crate::replica::locked_memory::LockedBudget;
 use crate::volume::virtual_node_share::FileSystems;
 
 /// Disks, memory and space of file systems of the stores of one process. Clones are the same.
@@ -15,6 +16,8 @@ pub struct StoreShared {
     pub(crate) write_memory: BufferPool,
     /// The file systems under the volumes.
     pub(crate) file_systems: Arc<FileSystems>,
+    /// Memory that cached replicas are locked in.
+    pub(crate) locked: Arc<LockedBudget>,
 }
 
 impl StoreShared {
@@ -27,6 +30,17 @@ impl StoreShared {
             disks: Arc::default(),
             write_memory: BufferPool::new(write_memory),
             file_systems: Arc::new(FileSystems::shared()),
+            locked: Arc::default(),
+        }
+    }
+
+    /// The same with at most `bytes` of memory, of `nodes` stores together, in which NameNodes may
+    /// have replicas locked. Each store reports what it uses and its even part of what is free.
+    #[must_use]
+    pub fn with_locked_memory(self, bytes: u64, nodes: u64) -> Self {
+        Self {
+            locked: Arc::new(LockedBudget::new(bytes, nodes)),
+            ..self
         }
     }
 

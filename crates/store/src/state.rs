@@ -14,12 +14,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug};
 
+use crate::cache::CacheQueues;
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::StoreCounts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::identity::StoreIdentity;
 use crate::protection::{Damage, Protection};
 use crate::replica::block_pool::Pool;
+use crate::replica::locked_memory::NodeCache;
 use crate::replica::suspect::{Suspect, Why};
 use crate::shared::StoreShared;
 use crate::store_tasks::StoreTasks;
@@ -71,6 +73,10 @@ pub struct StoreState {
     pub(crate) sampling: Arc<Sampling>,
     /// What was done since it was opened.
     pub(crate) counts: StoreCounts,
+    /// Replicas in locked memory, in numbers.
+    pub(crate) cache: Arc<NodeCache>,
+    /// What is to be locked there.
+    pub(crate) cache_queues: CacheQueues,
     rounds: Mutex<Rounds>,
 }
 
@@ -122,6 +128,8 @@ impl StoreState {
             pools: RwLock::default(),
             changing: tokio::sync::Mutex::default(),
             events,
+            cache: Arc::new(NodeCache::new(Arc::clone(&shared.locked))),
+            cache_queues: CacheQueues::default(),
             ending: CancellationToken::new(),
             stop: CancellationToken::new(),
             tasks: StoreTasks::new(),

@@ -8,11 +8,13 @@ use hayloft_wire::ids::PoolId;
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
+use crate::cache;
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::ScanReport;
 use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
 use crate::layout::version::PoolVersion;
+use crate::replica::locked_memory::CacheUse;
 use crate::reports_from_memory;
 use crate::reports_from_memory::{VolumeReport, VolumeSpace, VolumeTimes};
 use crate::service::pool::add_remove;
@@ -132,6 +134,37 @@ impl Store {
             .pool(pool)
             .map(|p| reports_from_memory::block_report(&p))
             .unwrap_or_default()
+    }
+
+    /// Has these finalized replicas locked in memory (NameNode's CACHE), each when its volume's
+    /// turn comes and after its data was compared with its checksums. What does not fit, or cannot
+    /// be, is [counted](CacheUse::failed_to_cache), with a line in the log. No disk I/O.
+    pub fn cache(&self, pool: &PoolId, ids: &[i64]) {
+        match self.0.pool(pool) {
+            Ok(pool) => cache::cache(&self.0, &pool, ids),
+            Err(_) => self.0.cache.failed_to_cache(ids.len() as u64),
+        }
+    }
+
+    /// Has these replicas locked in memory no longer (NameNode's UNCACHE). No disk I/O.
+    pub fn uncache(&self, pool: &PoolId, ids: &[i64]) {
+        match self.0.pool(pool) {
+            Ok(pool) => cache::uncache(&self.0, &pool, ids),
+            Err(_) => self.0.cache.failed_to_uncache(ids.len() as u64),
+        }
+    }
+
+    /// The blocks of a pool whose replicas are locked in memory and verified, in no order. No disk
+    /// I/O.
+    pub fn cached_blocks(&self, pool: &PoolId) -> Vec<i64> {
+        let pool = self.0.pool(pool);
+        pool.map_or_else(|_| Vec::new(), |pool| pool.map.cached_ids())
+    }
+
+    /// What is locked in memory, and what was done for it. No disk I/O.
+    #[must_use]
+    pub fn cache_use(&self) -> CacheUse {
+        self.0.cache.now()
     }
 
     /// Failed volumes so far.

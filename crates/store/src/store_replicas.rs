@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hayloft_io::SharedBits;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
 
 use crate::background::{invalidate, move_replica, take_over};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::reader::{MissingMeta, PlainFiles, ReplicaReader, ReplicaWatch};
+use crate::replica::watched::ReplicaMarks;
 use crate::state::StoreState;
 use crate::store::Store;
 use crate::transitions::check_volume;
@@ -151,18 +151,19 @@ impl Store {
         reader::open_plain_files(&self.0, block).await
     }
 
-    /// Has the next change of a block clear `bits`: when its replica is deleted, moved, appended
-    /// to, or leaves with its volume; until what is given back is dropped.
+    /// Has the next change of a block clear the marks: when its replica is deleted, moved, appended
+    /// to, or leaves with its volume; until what is given back is dropped. They say whether it is
+    /// cached, too: an order to uncache it waits a while for clients that rely on that.
     ///
     /// # Errors
     /// `NotReady`, `Closed`.
     pub fn watch_replica(
         &self,
         block: &ExtendedBlock,
-        bits: SharedBits,
+        marks: ReplicaMarks,
     ) -> Result<ReplicaWatch, StoreError> {
         let pool = self.0.pool(&block.pool)?;
-        Ok(ReplicaWatch::new(pool, block.block.id, bits))
+        Ok(ReplicaWatch::new(pool, block.block.id, marks))
     }
 
     /// Opens a replica; one that turns out to be damaged is a suspect, and so is one whose files

@@ -118,7 +118,14 @@ keys! {
     LAZY_WRITER_INTERVAL: Duration = ("dfs.datanode.lazywriter.interval.sec", "60",
         "Time between copies of RAM_DISK replicas to disk.").seconds();
     MAX_LOCKED_MEMORY: u64 = ("dfs.datanode.max.locked.memory", "0",
-        "Memory for cached and RAM_DISK replicas.").bytes();
+        "Bytes of memory in which NameNodes may have replicas cached, no more than \
+         RLIMIT_MEMLOCK; 0 for no cache. Virtual nodes share it.").bytes();
+    CACHE_THREADS: u32 = ("dfs.datanode.fsdatasetcache.max.threads.per.volume", "4",
+        "Replicas read into that memory at the same time on each volume.").min(1).max(1024);
+    CACHE_REVOCATION_TIMEOUT: Duration = ("dfs.datanode.cache.revocation.timeout.ms", "900000",
+        "How long an order to uncache waits for short-circuit readers without checksums.").millis();
+    CACHE_REVOCATION_POLLING: Duration = ("dfs.datanode.cache.revocation.polling.ms", "500",
+        "How often it looks for them.").millis().min(1);
     SAME_DISK_TIERING: bool = ("dfs.datanode.same-disk-tiering.enabled", "false",
         "Whether a DISK and an ARCHIVE volume on one mount share its capacity. Replicas move from \
          one to the other by hard link.");

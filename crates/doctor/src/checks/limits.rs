@@ -86,7 +86,7 @@ pub fn locked_memory(facts: &Facts, out: &mut Verdicts) {
                 facts.host.whose,
                 size::show(limit)
             );
-            let effect = "Apache's node does not start, and cached blocks stay out of memory";
+            let effect = "the node does not start, and nor does Apache's";
             let mend = "LimitMEMLOCK=infinity in the unit, or hdfs - memlock unlimited in \
                 /etc/security/limits.d";
             out.bad("host", [&seen, effect, mend]);

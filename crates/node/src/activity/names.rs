@@ -95,6 +95,8 @@ named! {
         BlockReports,
         /// Making it.
         BlockReportsCreateCostMills,
+        /// A cache report's call.
+        CacheReports,
         /// An incremental report's call.
         IncrementalBlockReports,
         /// Carrying out a NameNode's order.

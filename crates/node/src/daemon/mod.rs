@@ -46,7 +46,7 @@ use self::start_to_stop::{Machinery, Opened, Running, span_of};
 use crate::store_config::{self, write_memory};
 use crate::xceiver::{Settings, XceiverShared};
 use hayloft_client::login;
-use hayloft_conf::{Configuration, NodeName, SharedConfig, VirtualNode};
+use hayloft_conf::{Configuration, NodeName, SharedConfig, VirtualNode, keys};
 use hayloft_rpc::KerberosLogin;
 
 /// How long the look at the directories may take.
@@ -72,7 +72,8 @@ pub async fn run(
     current.refuse_unprotected()?;
     current.refuse_half_secure()?;
     let nodes = current.virtual_nodes()?;
-    if let Some(why) = crate::snapshots::refusal(&current) {
+    let refusal = crate::snapshots::refusal(&current);
+    if let Some(why) = refusal.or_else(|| process_limits::too_much_locked(&current)) {
         return Err(StartError::Refused(why));
     }
     let mut warnings = current.warnings();
@@ -194,8 +195,14 @@ fn machinery(config: &Configuration, nodes: &[VirtualNode], opened: OpenedPorts)
     let bytes = usize::try_from(write_memory(config)).unwrap_or(usize::MAX);
     let parity = store_config::parity(nodes.first().map_or(config, |node| &node.config));
     let protection = parity.map(|parity| ParityProtection::new(parity, nodes.len().max(1)));
+    let store = match nodes.is_empty() {
+        true => StoreShared::alone(bytes),
+        false => StoreShared::new(bytes),
+    };
+    let locked = config.get(&keys::MAX_LOCKED_MEMORY);
     Machinery {
-        store: (!nodes.is_empty()).then(|| StoreShared::new(bytes)),
+        are_virtual: !nodes.is_empty(),
+        store: store.with_locked_memory(locked, nodes.len().max(1) as u64),
         protection: protection.map(Arc::new),
         xceivers: XceiverShared::new(Settings::from_config(config).reading_memory),
         shares: ClientShares::UNLIMITED,

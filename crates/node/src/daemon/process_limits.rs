@@ -153,6 +153,26 @@ impl Taken {
     }
 }
 
+/// Why the process cannot lock as much memory as `dfs.datanode.max.locked.memory` says, with what
+/// to do; `None` when it can. Its own limit is raised for it, where the system allows that.
+pub(super) fn too_much_locked(config: &Configuration) -> Option<String> {
+    let key = &keys::MAX_LOCKED_MEMORY;
+    let wanted = config.get(key);
+    if wanted == 0 {
+        return None;
+    }
+    let limit = hayloft_io::raise_locked_memory_max(wanted);
+    (wanted > limit).then(|| {
+        format!(
+            "Cannot start datanode because the configured max locked memory size ({}) of {wanted} \
+             bytes is more than the datanode's available RLIMIT_MEMLOCK ulimit of {limit} bytes: \
+             raise LimitMEMLOCK (ulimit -l), or lower the key ({})",
+            key.name(),
+            config.origin(key.name())
+        )
+    })
+}
+
 /// Logs what the process lacks, until `stop`: the first time, once a minute while it lasts, and its
 /// end. Those that meet a shortage only count it.
 pub(super) async fn report(stop: CancellationToken) {
@@ -246,6 +266,33 @@ mod tests {
     fn config(threads: &str) -> Configuration {
         let properties = [("dfs.datanode.max.transfer.threads", threads)];
         Configuration::from_properties(properties).expect("valid")
+    }
+
+    #[test]
+    fn what_the_system_does_not_let_lock_is_refused_with_both_numbers() {
+        let locks = |bytes: u64| {
+            let properties = [("dfs.datanode.max.locked.memory", bytes.to_string())];
+            too_much_locked(&Configuration::from_properties(properties).expect("valid"))
+        };
+        assert_eq!(locks(0), None);
+        assert_eq!(locks(4096), None);
+        let wanted = u64::MAX >> 1;
+        let limit = hayloft_io::locked_memory_max();
+        if limit >= wanted {
+            eprintln!("skipped in part: this process may lock all that it wants");
+            return;
+        }
+        let said = locks(wanted).expect("is refused");
+        let limit = hayloft_io::locked_memory_max();
+        let (wanted, limit) = (format!("{wanted} bytes"), format!("{limit} bytes"));
+        for part in [
+            "dfs.datanode.max.locked.memory",
+            &wanted,
+            &limit,
+            "LimitMEMLOCK",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
     }
 
     #[test]

@@ -45,8 +45,9 @@ const BROKEN: &str = "a defect of Hayloft ended a service that the node needs (s
 /// What the nodes of a process have together.
 #[derive(Clone)]
 pub(super) struct Machinery {
-    /// `None`: one node, which has all for itself.
-    pub(super) store: Option<StoreShared>,
+    pub(super) store: StoreShared,
+    /// They are virtual nodes.
+    pub(super) are_virtual: bool,
     /// What protects the replicas of all nodes.
     pub(super) protection: Option<Arc<ParityProtection>>,
     pub(super) xceivers: XceiverShared,
@@ -81,7 +82,6 @@ impl Opened {
         let (events, news) = mpsc::channel(EVENTS);
         let wanted = store_config(&config.current());
         let shared = machinery.store.clone();
-        let shared = shared.unwrap_or_else(|| StoreShared::alone(wanted.write_memory));
         let protection = machinery.protection.clone().map(|p| p as StoreProtection);
         let store = Store::open_sharing(wanted, events, shared, protection).await?;
         match Bound::new(&config, &machinery.opened, shutdown).await {
@@ -294,7 +294,7 @@ impl Running {
         self.carry("RPC port", rpc);
         self.take_snapshots();
         self.push_metrics();
-        if self.machinery.store.is_some() {
+        if self.machinery.are_virtual {
             self.machinery.xceivers.introduce(&self.node.store);
         }
     }

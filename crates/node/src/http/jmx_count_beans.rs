@@ -10,14 +10,11 @@ use crate::activity::{Count, MeanUnit, NodeActivity, Timed};
 use crate::xceiver::Activity;
 use hayloft_rpc::server::MethodTimes;
 
-/// Attributes of Apache's that stay 0 here: there is no cache, no RAM disk and no lock of a whole
-/// data set.
-const NONE: [&str; 26] = [
-    "BlocksCached",
+/// Attributes of Apache's that stay 0 here: there is no RAM disk and no lock of a whole data set.
+const NONE: [&str; 24] = [
     "BlocksDeletedInPendingIBR",
     "BlocksReceivedInPendingIBR",
     "BlocksReceivingInPendingIBR",
-    "BlocksUncached",
     "EcDecodingTimeNanos",
     "EcReconstructionBytesRead",
     "EcReconstructionBytesWritten",
@@ -42,10 +39,9 @@ const NONE: [&str; 26] = [
 ];
 
 /// Rates of Apache's that stay 0 here.
-const NO_RATES: [&str; 8] = [
+const NO_RATES: [&str; 7] = [
     "AcquireDatasetReadLock",
     "AcquireDatasetWriteLock",
-    "CacheReports",
     "CheckAndUpdateOp",
     "RamDiskBlocksEvictionWindowMs",
     "RamDiskBlocksLazyPersistWindowMs",
@@ -147,6 +143,9 @@ fn of_store(of: &mut Attributes, host: &dyn WebHost) {
     let failed = store.failure_summary();
     of.set("VolumeFailures", failed.failed_locations.len());
     of.set("BlocksRemoved", store.removed_count());
+    let cache = store.cache_use();
+    of.set("BlocksCached", cache.cached);
+    of.set("BlocksUncached", cache.uncached);
     let scans = store.scan_reports();
     let scanned: u64 = scans.iter().map(|scan| scan.blocks).sum();
     let bad: u64 = scans.iter().map(|scan| scan.errors).sum();

@@ -235,14 +235,11 @@ fn dataset_numbers(host: &dyn WebHost) -> Attributes {
     of.set("NumFailedVolumes", failed.failed_locations.len());
     of.set("LastVolumeFailureDate", failed.last_failure_ms);
     of.set("EstimatedCapacityLostTotal", failed.lost_capacity);
-    for none in [
-        "CacheUsed",
-        "CacheCapacity",
-        "NumBlocksCached",
-        "NumBlocksFailedToCache",
-    ] {
-        of.set(none, 0);
-    }
+    let cache = host.store().cache_use();
+    of.set("CacheUsed", cache.used);
+    of.set("CacheCapacity", cache.capacity);
+    of.set("NumBlocksCached", cache.blocks);
+    of.set("NumBlocksFailedToCache", cache.failed_to_cache);
     of
 }
 
@@ -250,7 +247,8 @@ fn dataset(host: &dyn WebHost, numbers: Attributes) -> Bean {
     let mut of = Attributes::tagged("FSDatasetState");
     of.extend(numbers);
     of.set("tag.StorageInfo", storage_info(host));
-    of.set("NumBlocksFailedToUnCache", 0);
+    let cache = host.store().cache_use();
+    of.set("NumBlocksFailedToUnCache", cache.failed_to_uncache);
     let compared = host.store().directories_compared_ms();
     of.set("LastDirectoryScannerFinishTime", compared);
     of.bean("FSDatasetState")
@@ -260,7 +258,8 @@ fn dataset_by_uuid(host: &dyn WebHost, numbers: Attributes) -> Bean {
     let mut of = numbers;
     of.set("StorageInfo", storage_info(host));
     // Apache's names are not those of the other bean.
-    of.set("NumBlocksFailedToUncache", 0);
+    let cache = host.store().cache_use();
+    of.set("NumBlocksFailedToUncache", cache.failed_to_uncache);
     let compared = host.store().directories_compared_ms();
     of.set("LastDirScannerFinishTime", compared);
     let failed = host.store().failure_summary().failed_locations;

@@ -1,5 +1,5 @@
-//! The life of an actor: the handshake, then heartbeats, incremental reports, full reports, notices
-//! and lifelines. Each has a loop of its own, so that none waits for another.
+//! The life of an actor: the handshake, then heartbeats, incremental reports, full reports, cache
+//! reports, notices and lifelines. Each has a loop of its own, so that none waits for another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::actor_news::{Actor, End, Phase};
 use super::handshake::handshake;
 use super::pool_service::PoolService;
-use super::{block_report, error_reports, heartbeat, ibr, lifeline, settings};
+use super::{block_report, cache_report, error_reports, heartbeat, ibr, lifeline, settings};
 use hayloft_rpc::Trouble;
 
 /// Wait before a failed initialisation is tried again, when another NameNode serves the pool.
@@ -53,6 +53,7 @@ async fn live(actor: &Arc<Actor>, service: &Arc<PoolService>) -> End {
         end = heartbeat::run(service, actor) => end,
         () = ibr::run(service, actor) => End::Stopped,
         () = block_report::run(service, actor) => End::Stopped,
+        () = cache_report::run(service, actor) => End::Stopped,
         () = send_notices(actor) => End::Stopped,
         () = lifeline::run(service, actor) => End::Stopped,
     }

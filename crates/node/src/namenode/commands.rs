@@ -5,14 +5,14 @@
 //!   ones
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hayloft_io::told_if_broken;
 use hayloft_store::{RollingUpgradeState, StoreErrorKind};
 use hayloft_wire::ids::{Block, PoolId};
 use hayloft_wire::proto::datanode::{
-    BlockCommand, BlockCommandAction, BlockIdCommandAction, DatanodeCommand, DatanodeCommandType,
+    BlockCommand, BlockCommandAction, BlockIdCommand, BlockIdCommandAction, DatanodeCommand,
+    DatanodeCommandType,
 };
 use hayloft_wire::proto::hdfs_server::RecoveringBlock;
 use tokio::sync::{RwLock, Semaphore, mpsc};
@@ -40,6 +40,9 @@ const RECONSTRUCTIONS_MAX: usize = 256;
 /// decide by the upgrade's state where files go. No longer: a disk may give no answer.
 const DELETIONS_WAIT: Duration = Duration::from_secs(5);
 
+/// Blocks that are cached or uncached before a stop is looked for.
+const CACHED_AT_A_TIME: usize = 4096;
+
 /// Carries out the orders of one pool.
 pub(super) struct Commander {
     service: Arc<PoolService>,
@@ -49,7 +52,6 @@ pub(super) struct Commander {
     reconstructions: Arc<Semaphore>,
     /// Read by every delete in progress.
     deletions: Arc<RwLock<()>>,
-    said_no_cache: AtomicBool,
 }
 
 impl Commander {
@@ -61,7 +63,6 @@ impl Commander {
             recoveries: Arc::new(Semaphore::new(RECOVERIES_MAX)),
             reconstructions: Arc::new(Semaphore::new(RECONSTRUCTIONS_MAX)),
             deletions: Arc::default(),
-            said_no_cache: AtomicBool::new(false),
         }
     }
 
@@ -191,7 +192,7 @@ impl Commander {
                 None => lacks_payload(address, kind),
             },
             DatanodeCommandType::BlockIdCommand => match command.blk_id_cmd {
-                Some(cache) => self.cache(address, cache.action(), cache.block_ids.len()),
+                Some(ids) => self.cache(pool, address, ids).await,
                 None => lacks_payload(address, kind),
             },
             DatanodeCommandType::BlockEcReconstructionCommand => {
@@ -286,16 +287,44 @@ impl Commander {
         }
     }
 
-    fn cache(&self, address: &str, action: BlockIdCommandAction, blocks: usize) {
-        if action == BlockIdCommandAction::Cache
-            && !self.said_no_cache.swap(true, Ordering::Relaxed)
-        {
+    /// Caching and uncaching. The store queues what takes a disk; giving much memory back takes a
+    /// while, and so has a thread for calls that block.
+    async fn cache(&self, pool: &PoolId, address: &str, command: BlockIdCommand) {
+        if command.block_pool_id != pool.as_str() {
             tracing::warn!(
                 namenode = address,
-                "asked to keep {blocks} block(s) in memory: this node has no cache (it reports \
-                    none), \
-                 ignored from now on"
+                "a command for the pool {:?} arrived for {pool}: ignored",
+                command.block_pool_id
             );
+            return;
+        }
+        let Ok(action) = BlockIdCommandAction::try_from(command.action) else {
+            tracing::warn!(
+                namenode = address,
+                "unknown command for block ids {}: ignored",
+                command.action
+            );
+            return;
+        };
+        let ids: Vec<i64> = command
+            .block_ids
+            .iter()
+            .map(|id| id.cast_signed())
+            .collect();
+        tracing::debug!(%pool, "{action:?} of {} block(s)", ids.len());
+        for ids in ids.chunks(CACHED_AT_A_TIME) {
+            if self.service.stop.is_cancelled() {
+                return;
+            }
+            let (store, pool) = (Arc::clone(&self.service.node.store), pool.clone());
+            let ids = ids.to_vec();
+            let order = tokio::task::spawn_blocking(move || match action {
+                BlockIdCommandAction::Cache => store.cache(&pool, &ids),
+                BlockIdCommandAction::Uncache => store.uncache(&pool, &ids),
+            });
+            if let Err(error) = order.await {
+                tracing::error!("an order about cached blocks did not end: {error}");
+            }
         }
     }
 

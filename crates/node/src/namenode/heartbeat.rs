@@ -16,7 +16,7 @@ use super::handshake::handshake;
 use super::pool_service::PoolService;
 use super::queued_command::Order;
 use super::service_side::NodeSide;
-use super::settings;
+use super::settings::{self, caches};
 use super::token_keys;
 use crate::activity::Timed;
 use hayloft_rpc::RpcError;
@@ -220,12 +220,15 @@ pub(super) fn request(
         .unwrap_or_default();
     let failures = node.store.failure_summary();
     let load = node.load();
+    let cache = caches(&node.config).then(|| node.store.cache_use());
     HeartbeatRequest {
         registration: registration.clone(),
         reports: reports.iter().map(storage_report).collect(),
         xmits_in_progress: Some(load.xmits),
         xceiver_count: Some(load.xceivers),
         failed_volumes: Some(u32::try_from(failures.failed_locations.len()).unwrap_or(u32::MAX)),
+        cache_capacity: cache.map(|cache| cache.capacity),
+        cache_used: cache.map(|cache| cache.used),
         volume_failure_summary: failure_summary(&failures),
         ..HeartbeatRequest::default()
     }

@@ -2,8 +2,8 @@
 
 use futures_util::future::BoxFuture;
 use hayloft_store::{
-    FailureSummary, PoolSpec, ReplicaRef, ReplicaReport, RollingUpgradeState, StartOption,
-    StorageInfo, StorageReport, Store, StoreError,
+    CacheUse, FailureSummary, PoolSpec, ReplicaRef, ReplicaReport, RollingUpgradeState,
+    StartOption, StorageInfo, StorageReport, Store, StoreError,
 };
 use hayloft_wire::ids::{Block, PoolId};
 
@@ -17,6 +17,10 @@ pub(super) trait Inventory: Send + Sync + 'static {
     fn add_pool(&self, spec: PoolSpec, start: StartOption) -> Done<'_>;
     fn forget_pool<'a>(&'a self, pool: &'a PoolId) -> BoxFuture<'a, ()>;
     fn invalidate<'a>(&'a self, pool: &'a PoolId, blocks: &'a [Block]) -> Done<'a>;
+    fn cache(&self, pool: &PoolId, ids: &[i64]);
+    fn uncache(&self, pool: &PoolId, ids: &[i64]);
+    fn cached_blocks(&self, pool: &PoolId) -> Vec<i64>;
+    fn cache_use(&self) -> CacheUse;
     fn rolling_upgrade_is(&self, pool: &PoolId, state: RollingUpgradeState) -> bool;
     fn set_rolling_upgrade<'a>(&'a self, pool: &'a PoolId, state: RollingUpgradeState) -> Done<'a>;
     fn finalize_upgrade<'a>(&'a self, pool: &'a PoolId) -> Done<'a>;
@@ -52,6 +56,22 @@ impl Inventory for Store {
 
     fn invalidate<'a>(&'a self, pool: &'a PoolId, blocks: &'a [Block]) -> Done<'a> {
         Box::pin(Store::invalidate(self, pool, blocks))
+    }
+
+    fn cache(&self, pool: &PoolId, ids: &[i64]) {
+        Store::cache(self, pool, ids);
+    }
+
+    fn uncache(&self, pool: &PoolId, ids: &[i64]) {
+        Store::uncache(self, pool, ids);
+    }
+
+    fn cached_blocks(&self, pool: &PoolId) -> Vec<i64> {
+        Store::cached_blocks(self, pool)
+    }
+
+    fn cache_use(&self) -> CacheUse {
+        Store::cache_use(self)
     }
 
     fn rolling_upgrade_is(&self, pool: &PoolId, state: RollingUpgradeState) -> bool {

@@ -20,7 +20,8 @@
 //! | `actor_loops` | what goes on side by side towards a NameNode |
 //! | `handshake`, `registration_checks` | registering; what is checked before |
 //! | `token_keys` | block tokens on or off, and their keys |
-//! | `heartbeat`, `ibr`, `block_report`, `error_reports`, `lifeline` | what it is told |
+//! | `heartbeat`, `ibr`, `error_reports`, `lifeline` | what it is told |
+//! | `block_report`, `cache_report` | all blocks, or all cached ones, in their turn |
 //! | `for_the_node` | what the rest of the node asks |
 //! | `pool_service`, `start_actors` | one pool: its actors, and their start |
 //! | `queued_command`, `commands` | a NameNode's orders, one after the other |
@@ -32,6 +33,7 @@ mod active_namenode;
 mod actor_loops;
 mod actor_news;
 mod block_report;
+mod cache_report;
 mod commands;
 mod error_reports;
 mod for_the_node;

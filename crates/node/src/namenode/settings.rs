@@ -30,6 +30,11 @@ pub(super) fn heartbeat_interval(config: &SharedConfig) -> Duration {
     config.get(&keys::HEARTBEAT_INTERVAL)
 }
 
+/// Whether replicas may be cached. Else NameNodes are told nothing of caching.
+pub(super) fn caches(config: &SharedConfig) -> bool {
+    config.get(&keys::MAX_LOCKED_MEMORY) > 0
+}
+
 /// Time between searches for slow peers and disks.
 pub(super) fn outliers_interval(config: &SharedConfig) -> Duration {
     config.get(&keys::OUTLIERS_REPORT_INTERVAL)

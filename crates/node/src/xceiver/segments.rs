@@ -5,8 +5,8 @@
 //! that it has open. It marks a slot as valid, then the node registers it. The node takes the mark
 //! away when the replica changes. A segment lives as long as the socket that it was asked for on.
 //!
-//! A slot is its first word, of flags and a count; the rest is not used. There is no cache of
-//! locked replicas here, so no slot is ever anchorable: clients verify what they read.
+//! A slot is its first word, of flags and a count; the rest is not used. While a replica is cached,
+//! its slots are anchorable: a client counts itself in before it reads without checksums.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use hayloft_io::locks::lock;
 use hayloft_io::{SharedBits, SharedMemory};
-use hayloft_store::{ReplicaWatch, StoreError};
+use hayloft_store::{ReplicaMarks, ReplicaWatch, StoreError};
 use hayloft_wire::proto::datatransfer::{ShortCircuitShmId, ShortCircuitShmSlot};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -28,6 +28,10 @@ const SLOTS: usize = SEGMENT_BYTES / SLOT_BYTES;
 const WORDS_OF_SLOT: usize = SLOT_BYTES / size_of::<u64>();
 /// The replica may be read, and the slot be used.
 const VALID: u64 = 1 << 63;
+/// The replica is cached, and the slot's count may grow.
+const ANCHORABLE: u64 = 1 << 62;
+/// The count of readers that rely on that.
+const ANCHORS: u64 = (1 << 31) - 1;
 
 type Id = (i64, i64);
 
@@ -97,7 +101,7 @@ impl Segments {
     pub fn register(
         &self,
         slot: &ShortCircuitShmSlot,
-        watch: impl FnOnce(SharedBits) -> Result<ReplicaWatch, StoreError>,
+        watch: impl FnOnce(ReplicaMarks) -> Result<ReplicaWatch, StoreError>,
     ) -> Result<RegisteredSlot, String> {
         let segment = self.find(&slot.shm_id)?;
         let name = format!("RegisteredShm({})", hex(&slot.shm_id));
@@ -105,8 +109,8 @@ impl Segments {
         let Ok(index) = usize::try_from(number) else {
             return Err(format!("{name}: invalid negative slot index {number}"));
         };
-        let bits = segment.valid(index).filter(|_| index < SLOTS);
-        let bits = bits.ok_or_else(|| format!("{name}: invalid slot index {number}"))?;
+        let valid = segment.valid(index).filter(|_| index < SLOTS);
+        let valid = valid.ok_or_else(|| format!("{name}: invalid slot index {number}"))?;
         let mut slots = lock(&segment.slots);
         if slots.freed {
             return Err(unknown(&slot.shm_id));
@@ -114,10 +118,15 @@ impl Segments {
         if slots.taken.contains_key(&index) {
             return Err(format!("{name}: slot {number} is already in use."));
         }
-        if !bits.any() {
+        if !valid.any() {
             return Err(format!("{name}: slot {number} is not marked as valid."));
         }
-        let watch = watch(bits).map_err(|error| error.to_string())?;
+        let marks = ReplicaMarks {
+            anchorable: valid.beside(ANCHORABLE),
+            anchors: valid.beside(ANCHORS),
+            valid,
+        };
+        let watch = watch(marks).map_err(|error| error.to_string())?;
         slots.taken.insert(index, watch);
         drop(slots);
         Ok(RegisteredSlot {

@@ -13,6 +13,6 @@ mod rename_guard;
 mod replica_reader;
 
 pub(crate) use open::{MissingMeta, open_alone, open_reader};
-pub(crate) use plain_files::open_plain_files;
 pub use plain_files::{PlainFiles, ReplicaWatch};
+pub(crate) use plain_files::{open_own_files, open_plain_files};
 pub use replica_reader::ReplicaReader;

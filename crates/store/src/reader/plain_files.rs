@@ -4,13 +4,14 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, SharedBits, patiently};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, patiently};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 
 use super::open::{MissingMeta, open_reader};
 use crate::error::StoreError;
 use crate::replica::block_pool::Pool;
 use crate::replica::file_pair::{self, Pair};
+use crate::replica::watched::ReplicaMarks;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
 use crate::transitions::check_volume::examine;
@@ -36,26 +37,47 @@ pub(crate) async fn open_plain_files(
     if let Some(Slot::Finalized(replica)) = pool.map.get(id)
         && replica.generation_stamp >= wanted.block.generation_stamp
         && let Ok(slice) = pool.slice(replica.volume)
-        && slice.volume.data_files().are_plain()
-        && !is_mended(store, &pool, (id, &replica), &slice)
     {
-        let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
-        let opened = open_pair(&slice, pair).await;
-        // Names that were given to another replica meanwhile are not its files.
-        let unchanged = pool.map.is_finalized(id, &replica);
-        match opened {
-            Ok(files) if unchanged => return Ok(Some(files)),
-            Err(e) if unchanged && e.kind() != IoErrorKind::NotFound => {
+        let of = (id, &replica);
+        match open_own_files(store, &pool, of, &slice, IoClass::ClientRead).await {
+            Ok(Some(files)) => return Ok(Some(files)),
+            Ok(None) => {}
+            Err(e) => {
                 let doing = format!("opening replica {wanted} for another process");
                 return Err(examine(store, &slice.volume, StoreError::io(doing, e)));
             }
-            _ => {}
         }
     }
     // It is open, decoded, elsewhere than in files, or moves just now: is there anything to read?
     let reader = open_reader(store, wanted, MissingMeta::Tolerated).await?;
     drop(reader);
     Ok(None)
+}
+
+/// Opens both files of a finalized replica. `None` when it has none that are its own, plain and
+/// whole, or is not as given any more.
+///
+/// # Errors
+/// What the disk or the system said.
+pub(crate) async fn open_own_files(
+    store: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    (id, replica): (i64, &FinalReplica),
+    slice: &Arc<BlockPoolSlice>,
+    class: IoClass,
+) -> Result<Option<PlainFiles>, IoError> {
+    if !slice.volume.data_files().are_plain() || is_mended(store, pool, (id, replica), slice) {
+        return Ok(None);
+    }
+    let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
+    let opened = open_pair(slice, pair, class).await;
+    // Names that were given to another replica meanwhile are not its files.
+    let unchanged = pool.map.is_finalized(id, replica);
+    match opened {
+        Ok(files) if unchanged => Ok(Some(files)),
+        Err(e) if unchanged && e.kind() != IoErrorKind::NotFound => Err(e),
+        _ => Ok(None),
+    }
 }
 
 /// Whether parity mends what a reader finds damaged. That takes a read by the node: another process
@@ -73,7 +95,11 @@ fn is_mended(
         .is_some()
 }
 
-async fn open_pair(slice: &BlockPoolSlice, pair: Pair) -> Result<PlainFiles, IoError> {
+async fn open_pair(
+    slice: &BlockPoolSlice,
+    pair: Pair,
+    class: IoClass,
+) -> Result<PlainFiles, IoError> {
     let path = pair.data();
     let open = move || {
         Ok(PlainFiles {
@@ -81,10 +107,10 @@ async fn open_pair(slice: &BlockPoolSlice, pair: Pair) -> Result<PlainFiles, IoE
             meta: patiently(|| File::open(pair.meta()))?,
         })
     };
-    file_pair::on_disk(slice, IoClass::ClientRead, IoOp::Open, &path, open).await
+    file_pair::on_disk(slice, class, IoOp::Open, &path, open).await
 }
 
-/// A replica that is watched: its next change clears the bits, until this is dropped.
+/// A replica that is watched: its next change clears the marks, until this is dropped.
 #[derive(Debug)]
 pub struct ReplicaWatch {
     pool: Arc<Pool>,
@@ -94,8 +120,8 @@ pub struct ReplicaWatch {
 
 impl ReplicaWatch {
     /// Watches a block, whether it is there or not.
-    pub(crate) fn new(pool: Arc<Pool>, id: i64, bits: SharedBits) -> Self {
-        let number = pool.map.watch(id, bits);
+    pub(crate) fn new(pool: Arc<Pool>, id: i64, marks: ReplicaMarks) -> Self {
+        let number = pool.map.watch(id, marks);
         Self { pool, id, number }
     }
 }

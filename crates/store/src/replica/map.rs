@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use hayloft_io::{SharedBits, locks};
+use hayloft_io::locks;
 use hayloft_wire::ids::{Block, ReplicaState};
 
+use super::cached::{CachedReplicas, Uncached};
 use super::finalized::FinalReplica;
 use super::kept_open::{Forgotten, OpenFiles, OpenReplicas};
 use super::live::{LiveReplica, ReplicaDir};
-use super::watched::WatchedReplicas;
+use super::watched::{ReplicaMarks, WatchedReplicas};
 
 /// Number of shards: enough that writers on all cores seldom meet.
 const SHARDS: usize = 64;
@@ -104,10 +105,17 @@ impl Hasher for IdHasher {
     }
 }
 
+/// What is let go of when a block changes. To be dropped where no lock is held.
+#[derive(Debug)]
+struct LetGo {
+    _open: Forgotten,
+    _cached: Uncached,
+}
+
 /// What was known of a block before. To be dropped where no lock is held: that may close files.
 #[derive(Debug)]
 pub struct Replaced {
-    _files: Forgotten,
+    _files: LetGo,
     _slot: Option<Slot>,
 }
 
@@ -118,7 +126,7 @@ pub struct Gone {
     pub id: i64,
     /// What was known of it.
     pub slot: Slot,
-    _files: Forgotten,
+    _files: LetGo,
 }
 
 type Shard = HashMap<i64, Slot, BuildHasherDefault<IdHasher>>;
@@ -133,6 +141,8 @@ pub struct ReplicaMap {
     /// Which of them other processes read; the same holds for these.
     watched: WatchedReplicas,
     watches: AtomicU64,
+    /// Which of them are locked in memory; the same holds for these.
+    pub(super) cached: CachedReplicas,
 }
 
 impl ReplicaMap {
@@ -144,10 +154,11 @@ impl ReplicaMap {
             open: OpenReplicas::default(),
             watched: WatchedReplicas::default(),
             watches: AtomicU64::new(0),
+            cached: CachedReplicas::default(),
         }
     }
 
-    fn shard(&self, id: i64) -> MutexGuard<'_, Shard> {
+    pub(super) fn shard(&self, id: i64) -> MutexGuard<'_, Shard> {
         // Other bits than those that choose the bucket inside the shard.
         let n = usize::try_from((id ^ (id >> 8)).rem_euclid(64)).expect("below 64");
         locks::lock(&self.shards[n])
@@ -252,16 +263,23 @@ impl ReplicaMap {
     }
 
     /// A block changes: its shard is locked.
-    fn forget(&self, id: i64) -> Forgotten {
+    fn forget(&self, id: i64) -> LetGo {
         self.watched.clear(id);
-        self.open.forget(id)
+        LetGo {
+            _open: self.open.forget(id),
+            _cached: self.cached.forget(id),
+        }
     }
 
-    /// The next change of the block clears the bits. Gives the number of the watch.
-    pub(crate) fn watch(&self, id: i64, bits: SharedBits) -> u64 {
+    /// The next change of the block clears the marks. Gives the number of the watch.
+    pub(crate) fn watch(&self, id: i64, marks: ReplicaMarks) -> u64 {
         let number = self.watches.fetch_add(1, Ordering::Relaxed);
         let _shard = self.shard(id);
-        self.watched.add(id, number, bits);
+        match self.cached.is_cached(id) {
+            true => marks.anchorable.set(),
+            false => marks.anchorable.clear(),
+        }
+        self.watched.add(id, number, marks);
         number
     }
 

@@ -1,6 +1,8 @@
 //! Replicas in memory: their states, the map of all of them, and those that are changing.
 //!
 //! - `block_pool`: a block pool that is loaded: its replicas and its parts on the volumes
+//! - `cache_replica`: from a finalized replica to a cached one, and back
+//! - `cached`: which replicas are locked in memory, or about to be
 //! - `degraded`: finalized replicas whose disk is gone
 //! - `file_pair`: where the two files of a replica lie, and how they move together
 //! - `finalized`: a finalized replica, as the map has it
@@ -9,6 +11,7 @@
 //! - `kept_open`: files of finalized replicas that were read a moment ago, kept open
 //! - `latch`: one right per block to change what the replica map and the directories say about it
 //! - `live`: a replica that is not finalized, or that is under recovery
+//! - `locked_memory`: memory that replicas are locked in: one budget of a process
 //! - `map`: all replicas of a pool by block id: sharded, a few dozen bytes for a finalized one
 //! - `reference`: what is said of a replica, to peers and in reports
 //! - `removed_storages`: storages that have left a pool
@@ -18,6 +21,8 @@
 //! - `watched`: replicas whose files other processes have open
 
 pub mod block_pool;
+mod cache_replica;
+pub mod cached;
 pub mod degraded;
 pub mod file_pair;
 pub mod finalized;
@@ -25,6 +30,7 @@ pub mod kept_end;
 pub mod kept_open;
 pub mod latch;
 pub mod live;
+pub mod locked_memory;
 pub mod map;
 pub mod reference;
 pub mod removed_storages;

@@ -1,6 +1,7 @@
 //! The store as a whole, on real directories.
 
 mod append;
+mod cache;
 mod checksums;
 mod crash;
 mod deletes;

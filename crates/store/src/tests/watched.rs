@@ -20,7 +20,12 @@ fn valid() -> SharedBits {
 }
 
 fn watch(node: &Node, id: i64, bits: &SharedBits) -> ReplicaWatch {
-    let watched = node.store.watch_replica(&block(id, 1001, 0), bits.clone());
+    let marks = ReplicaMarks {
+        valid: bits.clone(),
+        anchorable: bits.beside(1 << 62),
+        anchors: bits.beside((1 << 31) - 1),
+    };
+    let watched = node.store.watch_replica(&block(id, 1001, 0), marks);
     watched.expect("loaded")
 }
 

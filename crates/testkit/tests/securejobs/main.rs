@@ -33,23 +33,29 @@ fn main() -> ExitCode {
 #[derive(Clone, Copy)]
 struct Protection {
     name: &'static str,
+    /// Whether SASL makes messages of data, which HBase's own client has to open.
+    has_messages: bool,
     keys: &'static [(&'static str, &'static str)],
 }
 
 const AUTHENTICATION: Protection = Protection {
     name: "authentication",
+    has_messages: false,
     keys: &[(PROTECTION, "authentication")],
 };
 const INTEGRITY: Protection = Protection {
     name: "integrity",
+    has_messages: true,
     keys: &[(PROTECTION, "integrity")],
 };
 const PRIVACY: Protection = Protection {
     name: "privacy",
+    has_messages: true,
     keys: &[(PROTECTION, "privacy")],
 };
 const AES: Protection = Protection {
     name: "aes",
+    has_messages: false,
     keys: &[(PROTECTION, "privacy"), (SUITES, "AES/CTR/NoPadding")],
 };
 

@@ -278,6 +278,22 @@ wire_messages! {
         pub cmd: Option<DatanodeCommand>,
     }
 
+    /// Request of `DatanodeProtocol.cacheReport`: the ids of all blocks that are cached.
+    pub struct CacheReportRequest = "hadoop.hdfs.datanode.CacheReportRequestProto" {
+        #[prost(message, required, tag = "1")]
+        pub registration: DatanodeRegistration,
+        #[prost(string, required, tag = "2")]
+        pub block_pool_id: String,
+        #[prost(uint64, repeated, packed = "true", tag = "3")]
+        pub blocks: Vec<u64>,
+    }
+
+    /// Answer to `DatanodeProtocol.cacheReport`.
+    pub struct CacheReportResponse = "hadoop.hdfs.datanode.CacheReportResponseProto" {
+        #[prost(message, optional, tag = "1")]
+        pub cmd: Option<DatanodeCommand>,
+    }
+
     /// One change in an incremental block report.
     pub struct ReceivedDeletedBlockInfo = "hadoop.hdfs.datanode.ReceivedDeletedBlockInfoProto" {
         #[prost(message, required, tag = "1")]

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use hayloft_wire::ids::PoolId;
 use hayloft_wire::proto::datanode::{
-    BalancerBandwidthCommand, BlockEcReconstructionCommand, BlockIdCommand, BlockIdCommandAction,
-    DatanodeCommand, DatanodeCommandType, FinalizeCommand, KeyUpdateCommand,
+    BalancerBandwidthCommand, BlockEcReconstructionCommand, DatanodeCommand, DatanodeCommandType,
+    FinalizeCommand, KeyUpdateCommand,
 };
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, ExtendedBlock};
 use hayloft_wire::proto::hdfs_server::{BlockKey, ExportedBlockKeys};
@@ -18,7 +18,7 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 use super::fake::{FakeNameNode, Node, POOL, Told, eventually};
 use super::{invalidate, is_heartbeat, pool, ready};
 
-fn of_kind(kind: DatanodeCommandType) -> DatanodeCommand {
+pub(super) fn of_kind(kind: DatanodeCommandType) -> DatanodeCommand {
     DatanodeCommand {
         cmd_type: kind.into(),
         ..DatanodeCommand::default()
@@ -69,17 +69,6 @@ pub(super) fn bandwidth(bandwidth: u64) -> DatanodeCommand {
     }
 }
 
-fn cache(action: BlockIdCommandAction) -> DatanodeCommand {
-    DatanodeCommand {
-        blk_id_cmd: Some(BlockIdCommand {
-            action: action.into(),
-            block_pool_id: POOL.to_owned(),
-            block_ids: vec![1],
-        }),
-        ..of_kind(DatanodeCommandType::BlockIdCommand)
-    }
-}
-
 /// Collects the warnings and errors of the thread, which all tasks of a test share.
 #[derive(Clone, Default)]
 pub(super) struct Warnings(Arc<Mutex<Vec<String>>>);
@@ -123,7 +112,11 @@ impl Subscriber for Warnings {
 
 /// Gives the commands in one answer, then one to delete block 9, and ends when that is done. Checks
 /// that nothing else came of it and that heartbeats go on.
-async fn carried_past(node: &Node, namenode: &FakeNameNode, commands: Vec<DatanodeCommand>) {
+pub(super) async fn carried_past(
+    node: &Node,
+    namenode: &FakeNameNode,
+    commands: Vec<DatanodeCommand>,
+) {
     {
         let mut script = namenode.script();
         script.commands.extend(commands);
@@ -174,30 +167,6 @@ async fn keys_without_block_tokens_do_no_harm() {
     ];
     carried_past(&node, &namenode, keys).await;
     assert_eq!(warnings.that_say(""), 0, "{:?}", warnings.0);
-}
-
-#[tokio::test]
-async fn caching_is_declined_once_and_then_silently() {
-    let namenode = FakeNameNode::start().await;
-    let warnings = Warnings::default();
-    let _guard = tracing::subscriber::set_default(warnings.clone());
-    let node = started(&namenode).await;
-    let commands = vec![
-        cache(BlockIdCommandAction::Uncache),
-        cache(BlockIdCommandAction::Cache),
-        cache(BlockIdCommandAction::Cache),
-        cache(BlockIdCommandAction::Uncache),
-    ];
-    carried_past(&node, &namenode, commands).await;
-    assert_eq!(warnings.that_say("this node has no cache"), 1);
-    assert_eq!(warnings.that_say(""), 1, "{:?}", warnings.0);
-    // The NameNode is never told that anything is cached.
-    let script = namenode.script();
-    for (_, told) in &script.told {
-        if let Told::Heartbeat(beat) = told {
-            assert_eq!((beat.cache_used(), beat.cache_capacity()), (0, 0));
-        }
-    }
 }
 
 fn reconstruction(pool: &str, ids: std::ops::Range<i64>) -> DatanodeCommand {

@@ -1,5 +1,6 @@
 //! Timing and order of the services, with fakes around them.
 
+mod cache;
 mod commands;
 mod fake;
 mod observer;

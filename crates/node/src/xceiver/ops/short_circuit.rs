@@ -105,7 +105,7 @@ async fn prepare(
     if !conn.passes_descriptors() {
         return Err(error(NOT_OVER_TCP.to_owned()));
     }
-    let watch = |bits| x.store().watch_replica(block, bits);
+    let watch = |marks| x.store().watch_replica(block, marks);
     let slot = message.slot_id.as_ref();
     let slot = slot.map(|slot| x.segments().register(slot, watch));
     let slot = slot.transpose().map_err(error)?;

@@ -269,6 +269,7 @@ pub fn messages(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
     try_message::<datanode::HeartbeatResponse>(bytes.clone());
     try_message::<datanode::BlockReportResponse>(bytes.clone());
+    try_message::<datanode::CacheReportResponse>(bytes.clone());
     try_message::<datanode::RegisterDatanodeResponse>(bytes.clone());
     try_message::<datanode::HeartbeatRequest>(bytes.clone());
     for decode in CALL_MESSAGES {

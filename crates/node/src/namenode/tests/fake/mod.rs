@@ -13,8 +13,9 @@ use bytes::Bytes;
 use hayloft_wire::frame;
 use hayloft_wire::proto::datanode::{
     BlockReceivedAndDeletedRequest, BlockReceivedAndDeletedResponse, BlockReportRequest,
-    BlockReportResponse, DatanodeCommand, ErrorReportResponse, HeartbeatRequest, HeartbeatResponse,
-    LifelineResponse, RegisterDatanodeRequest, RegisterDatanodeResponse, ReportBadBlocksRequest,
+    BlockReportResponse, CacheReportRequest, CacheReportResponse, DatanodeCommand,
+    ErrorReportResponse, HeartbeatRequest, HeartbeatResponse, LifelineResponse,
+    RegisterDatanodeRequest, RegisterDatanodeResponse, ReportBadBlocksRequest,
     ReportBadBlocksResponse,
 };
 use hayloft_wire::proto::hdfs::RollingUpgradeStatus;
@@ -44,6 +45,8 @@ pub enum Told {
     /// (block id, generation stamp, status) of all entries.
     Incremental(Vec<(i64, u64, i32)>),
     Full(Box<BlockReportRequest>),
+    /// The ids of the blocks that are cached.
+    Cached(Vec<i64>),
     Bad(ReportBadBlocksRequest),
     Lifeline,
     Error,
@@ -297,6 +300,13 @@ async fn serve_call(call: &rpc::IncomingCall, script: &Mutex<Script>) -> Bytes {
                 return error(header, "java.io.IOException");
             }
             rpc::encode_success(header, &BlockReportResponse { cmd: None })
+        }
+        "cacheReport" => {
+            let request: CacheReportRequest = frame::decode(message).expect("cache report");
+            assert_eq!(request.block_pool_id, POOL);
+            let ids = request.blocks.iter().map(|id| id.cast_signed());
+            tell(Told::Cached(ids.collect()));
+            rpc::encode_success(header, &CacheReportResponse { cmd: None })
         }
         "reportBadBlocks" => {
             tell(Told::Bad(frame::decode(message).expect("bad blocks")));

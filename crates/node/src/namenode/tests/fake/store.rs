@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
 use hayloft_store::{
-    FailureSummary, PoolSpec, ReplicaRef, ReplicaReport, RollingUpgradeState, StartOption,
-    StorageInfo, StorageReport, StoreError, StoreErrorKind,
+    CacheUse, FailureSummary, PoolSpec, ReplicaRef, ReplicaReport, RollingUpgradeState,
+    StartOption, StorageInfo, StorageReport, StoreError, StoreErrorKind,
 };
 use hayloft_wire::ids::{Block, PoolId, ReplicaState, StorageType};
 
@@ -26,6 +26,8 @@ pub struct FakeStore {
     pub rolling_upgrade: Mutex<RollingUpgradeState>,
     /// How it stood at each order to delete.
     pub deleted_in: Mutex<Vec<RollingUpgradeState>>,
+    /// Blocks that are cached: at once when that is ordered.
+    pub cached: Mutex<Vec<i64>>,
 }
 
 pub fn storage() -> StorageInfo {
@@ -117,6 +119,29 @@ impl Inventory for FakeStore {
             return Box::pin(std::future::pending());
         }
         Box::pin(async { Ok(()) })
+    }
+
+    fn cache(&self, _: &PoolId, ids: &[i64]) {
+        self.cached.lock().expect("no panic").extend(ids);
+    }
+
+    fn uncache(&self, _: &PoolId, ids: &[i64]) {
+        let mut cached = self.cached.lock().expect("no panic");
+        cached.retain(|id| !ids.contains(id));
+    }
+
+    fn cached_blocks(&self, _: &PoolId) -> Vec<i64> {
+        self.cached.lock().expect("no panic").clone()
+    }
+
+    fn cache_use(&self) -> CacheUse {
+        let blocks = self.cached.lock().expect("no panic").len() as u64;
+        CacheUse {
+            capacity: 1 << 20,
+            used: blocks << 12,
+            blocks,
+            ..CacheUse::default()
+        }
     }
 
     fn rolling_upgrade_is(&self, _: &PoolId, state: RollingUpgradeState) -> bool {
