@@ -200,6 +200,9 @@ fn machinery(config: &Configuration, nodes: &[VirtualNode], opened: OpenedPorts)
         false => StoreShared::new(bytes),
     };
     let locked = config.get(&keys::MAX_LOCKED_MEMORY);
+    if let Some(line) = process_limits::much_locked(config, crate::memory::usable()) {
+        warn!("{line}");
+    }
     Machinery {
         are_virtual: !nodes.is_empty(),
         store: store.with_locked_memory(locked, nodes.len().max(1) as u64),

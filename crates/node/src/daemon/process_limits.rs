@@ -173,6 +173,20 @@ pub(super) fn too_much_locked(config: &Configuration) -> Option<String> {
     })
 }
 
+/// What the log says of a limit for locked memory that leaves little of `usable` bytes for anything
+/// else: the kernel kills processes when there is none.
+pub(super) fn much_locked(config: &Configuration, usable: u64) -> Option<String> {
+    let key = &keys::MAX_LOCKED_MEMORY;
+    let wanted = config.get(key);
+    (wanted > usable / 2).then(|| {
+        format!(
+            "{} = {wanted} is more than half of the {usable} bytes of memory that this process and \
+             its page cache have: lower it, or give the service more",
+            key.name(),
+        )
+    })
+}
+
 /// Logs what the process lacks, until `stop`: the first time, once a minute while it lasts, and its
 /// end. Those that meet a shortage only count it.
 pub(super) async fn report(stop: CancellationToken) {
@@ -266,6 +280,18 @@ mod tests {
     fn config(threads: &str) -> Configuration {
         let properties = [("dfs.datanode.max.transfer.threads", threads)];
         Configuration::from_properties(properties).expect("valid")
+    }
+
+    #[test]
+    fn locked_memory_beyond_half_of_all_is_told() {
+        let locks = |bytes: &str| {
+            let properties = [("dfs.datanode.max.locked.memory", bytes)];
+            Configuration::from_properties(properties).expect("valid")
+        };
+        assert_eq!(much_locked(&locks("0"), 0), None);
+        assert_eq!(much_locked(&locks("500"), 1000), None);
+        let said = much_locked(&locks("501"), 1000).expect("too much");
+        assert!(said.contains("= 501") && said.contains("1000"), "{said}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::debug;
 
+use super::uncached::drop_apart;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::reader::{PlainFiles, open_own_files};
 use crate::replica::block_pool::Pool;
@@ -74,7 +75,7 @@ pub(super) async fn load(
         Ok(Some(locked)) => {
             let refused = pool.map.cached(of, locked);
             give_up.cached = refused.is_none();
-            drop_apart(refused);
+            let _given_back = refused.map(drop_apart);
             debug!(%block, cached = give_up.cached, "locked in memory");
             Ok(())
         }
@@ -122,21 +123,15 @@ async fn pieces(
     let mut loading = begun.await.map_err(failed)?.map_err(|w| w.of(block))?;
     while loading.done < loading.len {
         if !pool.map.is_to_be_cached(of) {
-            drop_apart(loading);
+            let _given_back = drop_apart(loading);
             return Ok(None);
         }
         let step = meta.run(IoOp::Read, &path, move |path| told(path, loading.step()));
         loading = step.await.map_err(failed)?.map_err(|w| w.of(block))?;
     }
     let Loading { files, locked, .. } = loading;
-    drop_apart(files);
+    let _closed = drop_apart(files);
     Ok(Some(locked))
-}
-
-/// Drops what may be the last to hold a file without a name: its space is given back then, which
-/// may wait for the disk.
-fn drop_apart<T: Send + 'static>(what: T) {
-    drop(tokio::task::spawn_blocking(move || drop(what)));
 }
 
 /// Why a replica does not get into memory.

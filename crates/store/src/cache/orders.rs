@@ -9,6 +9,7 @@ use tracing::{Instrument as _, debug, warn};
 
 use super::load;
 use super::queues::Waiting;
+use super::uncached::drop_apart;
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
 use crate::replica::cached::Uncaching;
@@ -32,9 +33,9 @@ pub(crate) fn cache(store: &Arc<StoreState>, pool: &Arc<Pool>, ids: &[i64]) {
     }
 }
 
-/// Queues a replica, with its room. What is on its way already stays so.
+/// Queues a replica, with its room. What is on its way already stays so, and what was to leave.
 fn begin(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64) -> Result<(), &'static str> {
-    if pool.map.caches(id) {
+    if pool.map.keep_cached(id) {
         return Ok(());
     }
     let replica = match pool.map.get(id) {
@@ -114,7 +115,7 @@ async fn wait_for_readers(store: Arc<StoreState>, pool: Arc<Pool>, (id, number):
             () = store.ending.cancelled() => break,
         }
     }
-    drop(pool.map.end_uncaching(id, number));
+    let _given_back = drop_apart(pool.map.end_uncaching(id, number));
 }
 
 /// See [`Store::uncache`](crate::Store::uncache).

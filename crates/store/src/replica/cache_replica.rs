@@ -1,6 +1,6 @@
 //! From a finalized replica to a cached one, and back, under the locks of the replica map.
 
-use super::cached::{ToCache, Uncached, Uncaching};
+use super::cached::{Kept, ToCache, Uncached, Uncaching};
 use super::finalized::FinalReplica;
 use super::locked_memory::{LockedReplica, LockedRoom};
 use super::map::{ReplicaMap, Slot};
@@ -67,9 +67,14 @@ impl ReplicaMap {
         self.cached.is_wanted(id, number) && self.watched().is_anchored(id)
     }
 
-    /// Whether a block is on its way into memory, or there.
-    pub(crate) fn caches(&self, id: i64) -> bool {
-        self.cached.has(id)
+    /// Whether a block is on its way into memory, or there. One that was to leave stays.
+    pub(crate) fn keep_cached(&self, id: i64) -> bool {
+        let _shard = self.shard(id);
+        let kept = self.cached.keep(id);
+        if kept == Some(Kept::Again) {
+            self.watched().allow_anchors(id);
+        }
+        kept.is_some()
     }
 
     /// The blocks that are cached, in no order.

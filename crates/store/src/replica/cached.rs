@@ -23,7 +23,16 @@ enum Stage {
     /// It is cached.
     Cached(LockedReplica),
     /// It is to be uncached, and readers rely on it still.
-    Leaving(#[expect(dead_code, reason = "held, not used")] LockedReplica),
+    Leaving(LockedReplica),
+}
+
+/// What an order to cache finds of a block that has an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It is cached, or on its way.
+    AsItIs,
+    /// It was to leave, and is cached again.
+    Again,
 }
 
 #[derive(Debug)]
@@ -41,9 +50,9 @@ pub(crate) struct Uncached(#[expect(dead_code, reason = "held, not used")] Optio
 /// What comes of an order to uncache a block.
 #[derive(Debug)]
 pub(crate) enum Uncaching {
-    /// It was neither cached nor about to be, or an earlier order is being carried out.
+    /// It was neither cached nor about to be.
     Unknown,
-    /// It is not cached any more when this is dropped.
+    /// It is not cached any more when this is dropped; of one that leaves already, this is empty.
     Done(Uncached),
     /// Readers rely on it still: the number is for [`end`](CachedReplicas::end).
     Leaving(u64),
@@ -147,7 +156,7 @@ impl CachedReplicas {
         };
         let Entry { number, stage } = entry;
         let (back, outcome) = match stage {
-            Stage::Leaving(_) => (Some(stage), Uncaching::Unknown),
+            Stage::Leaving(_) => (Some(stage), Uncaching::Done(Uncached::default())),
             Stage::Cached(locked) if anchored() => {
                 let stage = Stage::Leaving(locked);
                 (Some(stage), Uncaching::Leaving(number))
@@ -188,9 +197,24 @@ impl CachedReplicas {
         entry.is_some_and(|entry| matches!(entry.stage, Stage::Cached(_)))
     }
 
-    /// Whether a block has an entry.
-    pub fn has(&self, id: i64) -> bool {
-        self.lock().by_id.contains_key(&id)
+    /// A block is to be cached that has an entry already; `None` when it has none. Called under
+    /// the lock of its shard.
+    pub fn keep(&self, id: i64) -> Option<Kept> {
+        let mut entries = self.lock();
+        let number = entries.numbers + 1;
+        let entry = entries.by_id.get_mut(&id)?;
+        // The number is another one: who waits for the readers of the old one does no more.
+        let stage = std::mem::replace(&mut entry.stage, Stage::Loading);
+        let (stage, kept) = match stage {
+            Stage::Leaving(locked) => (Stage::Cached(locked), Kept::Again),
+            other => (other, Kept::AsItIs),
+        };
+        entry.stage = stage;
+        if kept == Kept::Again {
+            entry.number = number;
+            entries.numbers = number;
+        }
+        Some(kept)
     }
 
     /// The blocks that are cached and not about to leave, in no order.

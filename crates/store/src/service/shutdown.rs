@@ -57,7 +57,7 @@ pub async fn shutdown(store: &Arc<StoreState>) {
     let pools = store.pools();
     let mut quiet = true;
     for pool in &pools {
-        drop(pool.map.uncache_all());
+        crate::cache::uncache_all(pool).await;
         quiet &= crate::service::pool::add_remove::stop_writers(store, pool).await;
     }
     locks::write(&store.delete_queues).clear();

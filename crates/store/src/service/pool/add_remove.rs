@@ -184,7 +184,7 @@ pub async fn forget_pool(store: &Arc<StoreState>, id: &PoolId) -> Option<Arc<Poo
     let _changing = store.changing.lock().await;
     let pool = locks::write(&store.pools).remove(id)?;
     pool.map.watched().clear_all();
-    drop(pool.map.uncache_all());
+    crate::cache::uncache_all(&pool).await;
     stop_writers(store, &pool).await;
     for slice in pool.slices() {
         locks::write(&slice.volume.slices).retain(|s| s.pool != *id);

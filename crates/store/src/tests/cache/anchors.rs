@@ -72,6 +72,17 @@ async fn uncaching_waits_for_anchors() {
         (vec![], in_pages(1)),
         "held, and not reported, as Apache's"
     );
+    // An order to cache it comes in between: the one before is over.
+    node.cache_now(&[1]).await;
+    assert!(held.anchorable.any(), "anchors may be taken again");
+    assert_eq!(node.cached(), vec![1]);
+    node.uncache(&[1]);
+    node.uncache(&[1]);
+    assert_eq!(
+        node.store.cache_use().failed_to_uncache,
+        0,
+        "it leaves already"
+    );
     held.anchors.clear();
     until("it is let go", || locked() == 0).await;
     assert!(node.cached().is_empty());
