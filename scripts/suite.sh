@@ -35,6 +35,17 @@ build_tests() {
     sed -nE 's/^ *Executable .*\((.*)\)$/\1/p' "$built.log" >"$built"
 }
 
+# The cases that failed, from a suite's log, with the first words of each: a line each.
+why() {
+    awk -v suite="$1" '/^---- .* ----$/ { name = $2; left = 2; next }
+        left && NF { text = text " " $0; if (--left == 0 || /^failures:/) show() }
+        /^$/ && text != "" { show() }
+        function show() {
+            print "           " suite ": " name ":" substr(text, 1, 300); text = ""; left = 0
+        }
+        END { if (text != "") show() }' "$2"
+}
+
 # A suite of a crate, whole or with arguments. What it could not run is told: a green run shall not
 # hide it.
 suite() {
@@ -54,12 +65,13 @@ suite() {
                 "$log" >>"$not_run"
         else
             echo "$name: FAILED" >&2
+            why "$name" "$log" >>"${suites_took:-/dev/null}"
         fi
     } 9>"$not_run.lock"
     rm -f "$log"
     return $status
 }
-export -f suite
+export -f suite why
 
 forget_not_run() {
     rm -f "$not_run" "$not_run.lock"
