@@ -5,13 +5,14 @@
 //! leaves the host without a node.
 
 use std::io::{Read as _, Seek as _};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::fs::MemfdFlags;
 
 use super::host::{Action, HostArgs, SwapHost};
+use super::limited::{limited, was_late};
 use super::profile;
 use super::running::{WhichNode, lives, running};
 use crate::disk_look_process::OWN_PROGRAM;
@@ -19,6 +20,8 @@ use crate::error::BAD;
 
 /// Hadoop's scripts kill a node that does not obey; some more for a slow disk.
 const STOP_LIMIT: Duration = Duration::from_secs(120);
+/// For what starts or stops the node: systemd gives each 90 s unless the unit says otherwise.
+const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of what a command says that are kept.
 const SAID_MAX: u64 = 16 << 10;
@@ -44,7 +47,11 @@ pub fn change(host: &SwapHost, args: &[String], to: WhichNode) -> Result<(), Str
     if to == WhichNode::Apache {
         command.arg("--to-apache");
     }
-    run(&mut command)
+    // Its standard input is the lock, which so lasts as long as it does.
+    let lock = host
+        .shared_lock()
+        .map_err(|error| format!("the lock: {error}"))?;
+    run(command.stdin(lock))
 }
 
 /// What that process does.
@@ -101,7 +108,7 @@ fn set_profile(host: &SwapHost, to: WhichNode) -> Result<(), String> {
 /// Stops the node, until it holds no directory and its process has ended. One that ends may let its
 /// directories go before its ports, which answer for the node that is started then.
 fn stop(host: &SwapHost, pid: Option<u32>) -> Result<(), String> {
-    let said = run(&mut host.command(Action::Stop));
+    let said = run_in_time(&host.command(Action::Stop), COMMAND_LIMIT);
     let limit = Instant::now() + STOP_LIMIT;
     while pid.is_some_and(lives) && said.is_ok() && Instant::now() < limit {
         std::thread::sleep(PAUSE);
@@ -123,34 +130,56 @@ fn stop(host: &SwapHost, pid: Option<u32>) -> Result<(), String> {
 }
 
 fn start(host: &SwapHost) -> Result<(), String> {
-    run(&mut host.command(Action::Start))
+    run_in_time(&host.command(Action::Start), COMMAND_LIMIT)
 }
 
-/// Runs a command to its end. What it says goes into memory: a daemon that it leaves behind holds
-/// no pipe open.
+/// Runs a command to its end, and tells what it said where it failed.
 fn run(command: &mut Command) -> Result<(), String> {
+    let (status, text) = ran(command)?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(text),
+    }
+}
+
+/// The same of a command that may hang: it is ended then, with what it began.
+fn run_in_time(command: &Command, limit: Duration) -> Result<(), String> {
+    let (status, text) = ran(limited(command, limit).stdin(Stdio::null()))?;
+    match status.success() {
+        true => Ok(()),
+        false if was_late(status.code()) => {
+            let name = command.get_program().to_string_lossy();
+            let seconds = limit.as_secs();
+            Err(format!(
+                "{name} did not end within {seconds} s and was ended"
+            ))
+        }
+        false => Err(text),
+    }
+}
+
+/// How a command ended, and what it said. That goes into memory: a daemon that it leaves behind
+/// holds no pipe open.
+fn ran(command: &mut Command) -> Result<(ExitStatus, String), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error: std::io::Error| format!("{name}: {error}");
     let said = rustix::fs::memfd_create("said", MemfdFlags::CLOEXEC);
     let mut said = std::fs::File::from(said.map_err(|error| failed(error.into()))?);
     let of = |file: &std::fs::File| file.try_clone().map(Stdio::from).map_err(failed);
-    command.stdin(Stdio::null());
     command.stdout(of(&said)?).stderr(of(&said)?);
     let status = command.status().map_err(failed)?;
-    if status.success() {
-        return Ok(());
-    }
     let mut bytes = Vec::new();
     let read = said
         .rewind()
         .and_then(|()| said.take(SAID_MAX).read_to_end(&mut bytes));
     let text = read.map(|_| String::from_utf8_lossy(&bytes).trim().to_owned());
     let text = text.unwrap_or_default();
-    Err(if text.is_empty() {
+    let text = if text.is_empty() {
         format!("{name}: {status}")
     } else {
         text
-    })
+    };
+    Ok((status, text))
 }
 
 #[cfg(test)]
@@ -166,5 +195,27 @@ mod tests {
         let began = Instant::now();
         assert_eq!(sh("sleep 20 & exit 0"), Ok(()));
         assert!(began.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended_with_what_it_began() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mark = dir.path().join("late");
+        let mut hangs = Command::new("sh");
+        hangs
+            .args(["-c", "(sleep 3; touch \"$0\") & wait"])
+            .arg(&mark);
+        let limit = Duration::from_secs(1);
+        let late = run_in_time(&hangs, limit).expect_err("it hangs");
+        assert_eq!(late, "sh did not end within 1 s and was ended");
+        std::thread::sleep(Duration::from_secs(4));
+        assert!(!mark.exists(), "what it began goes on");
+        let mut daemon = Command::new("sh");
+        daemon
+            .args(["-c", "(sleep 2; touch \"$0\") & exit 0"])
+            .arg(&mark);
+        assert_eq!(run_in_time(&daemon, limit), Ok(()));
+        std::thread::sleep(Duration::from_secs(3));
+        assert!(mark.exists(), "what a command leaves behind was ended");
     }
 }

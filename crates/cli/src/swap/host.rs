@@ -4,13 +4,15 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use clap::Args;
 use hayloft_conf::Configuration;
 use hayloft_rpc::RpcSecurity;
 use tokio::sync::OnceCell;
 
+use super::limited::said;
+use super::running::running;
 use crate::error::CliError;
 use crate::given::{WhereArgs, conf_dir, environment, volumes};
 
@@ -26,7 +28,8 @@ pub struct HostArgs {
     #[arg(long, value_name = "DIR")]
     hadoop_home: Option<PathBuf>,
     /// The systemd unit that runs `hdfs datanode` or `hdfs --daemon start datanode`
-    /// [default: hadoop-hdfs-datanode, unless it is inactive; else hdfs --daemon].
+    /// [default: that of the node that runs; else hadoop-hdfs-datanode, unless it is inactive;
+    /// else hdfs --daemon].
     #[arg(long, value_name = "NAME")]
     unit: Option<String>,
 }
@@ -48,6 +51,8 @@ pub struct SwapHost {
     /// Whether the node is started as root, and becomes that user itself.
     by_root: bool,
     way: Way,
+    /// Held while this process, or one that it began, changes the node over.
+    lock: OnceCell<File>,
     /// Arguments that have another process find the same, besides the configuration.
     pub again: Vec<String>,
 }
@@ -98,9 +103,9 @@ impl SwapHost {
         let owner = owner.map_or(own.as_raw(), |of| of.uid());
         let as_other = owner != own.as_raw();
         let user = name_of(owner)?;
-        let way = Way::of(args)?;
+        let way = Way::of(args, &volumes)?;
         let again = args.again(&way);
-        let by_root = becomes_user(&conf);
+        let by_root = becomes_user(&conf)?;
         if !own.is_root() && (as_other || by_root || matches!(way, Way::Unit(_))) {
             let what = "this user may not stop and start the node";
             let advice = format!("run it as root, or without a unit as {user}");
@@ -116,22 +121,35 @@ impl SwapHost {
             as_other,
             by_root,
             way,
+            lock: OnceCell::new(),
             again,
         })
     }
 
-    /// Keeps other swaps of this host off while it is held: each would take the other's stop for a
-    /// node that does not serve.
+    /// Keeps other swaps of this host off: each would take the other's stop for a node that does
+    /// not serve.
     ///
     /// # Errors
     /// In words: there is one.
-    pub fn alone(&self) -> Result<File, String> {
+    pub fn alone(&self) -> Result<(), String> {
         let place = self.conf.display();
         let dir = File::open(&self.conf).map_err(|error| format!("{place}: {error}"))?;
         match dir.try_lock() {
-            Ok(()) => Ok(dir),
+            Ok(()) => self
+                .lock
+                .set(dir)
+                .map_err(|error| format!("{place}: {error}")),
             Err(_) => Err("another swap of this node is under way: wait for its end".to_owned()),
         }
+    }
+
+    /// The lock for another process: other swaps keep off until that has ended, too.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub fn shared_lock(&self) -> std::io::Result<Stdio> {
+        let lock = self.lock.get().map(File::try_clone).transpose()?;
+        Ok(lock.map_or_else(Stdio::null, Stdio::from))
     }
 
     /// What starts or stops the node on this host.
@@ -209,7 +227,7 @@ impl HostArgs {
 }
 
 impl Way {
-    fn of(args: &HostArgs) -> Result<Self, CliError> {
+    fn of(args: &HostArgs, volumes: &[PathBuf]) -> Result<Self, CliError> {
         let systemd = Path::new("/run/systemd/system").exists();
         let unit = match &args.unit {
             Some(unit) if !systemd => {
@@ -217,12 +235,16 @@ impl Way {
                 return Err(CliError::new(what, "--unit", "leave it out"));
             }
             Some(unit) => Some(unit.clone()),
-            None => Some(USUAL_UNIT.to_owned()).filter(|unit| systemd && has_state(unit)),
+            None if !systemd => None,
+            None => match unit_at_work(volumes)? {
+                Some(unit) => Some(unit),
+                None => has_state(USUAL_UNIT)?.then(|| USUAL_UNIT.to_owned()),
+            },
         };
         let Some(unit) = unit else {
             return hdfs_of(args.hadoop_home.as_deref()).map(Self::Daemon);
         };
-        let starts = said("systemctl", &["show", "-p", "ExecStart", "--value", &unit]);
+        let starts = what_starts(&unit)?;
         if !starts.contains("hdfs") {
             let what = format!("the unit {unit} does not start its node by Hadoop's hdfs");
             return Err(CliError::new(
@@ -235,29 +257,47 @@ impl Way {
     }
 }
 
+/// The unit whose process the node is, whatever its name. Nothing where the node was begun from a
+/// login, or by a unit that does not start Hadoop's: cron, a server of logins, one of ours.
+fn unit_at_work(volumes: &[PathBuf]) -> Result<Option<String>, CliError> {
+    // What is said of another holder is said before the first step.
+    let Ok(Some(node)) = running(volumes) else {
+        return Ok(None);
+    };
+    let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", node.pid));
+    let Some(unit) = unit_in(&groups.unwrap_or_default()) else {
+        return Ok(None);
+    };
+    Ok(what_starts(&unit)?.contains("hdfs").then_some(unit))
+}
+
+/// The service of the system that a process belongs to, by its control groups.
+fn unit_in(groups: &str) -> Option<String> {
+    let service = groups.lines().find_map(|line| {
+        let (_, path) = line.rsplit_once(':')?;
+        let mut parts = path.rsplit('/').filter(|part| part.ends_with(".service"));
+        path.starts_with("/system.slice/").then(|| parts.next())?
+    });
+    service.and_then(|name| name.strip_suffix(".service").map(str::to_owned))
+}
+
+fn what_starts(unit: &str) -> Result<String, CliError> {
+    said("systemctl", &["show", "-p", "ExecStart", "--value", unit])
+}
+
 /// Whether Hadoop's shell starts the node as root, by what the configuration sets for that shell.
-fn becomes_user(conf: &Path) -> bool {
+fn becomes_user(conf: &Path) -> Result<bool, CliError> {
     let ask = "for file in hadoop-env.sh hdfs-env.sh; do\n\
                [ ! -f \"$0/$file\" ] || . \"$0/$file\"\ndone >/dev/null 2>&1\n\
                echo \"$HDFS_DATANODE_SECURE_USER$HADOOP_SECURE_DN_USER\"";
     let conf = conf.display().to_string();
-    !said("bash", &["-c", ask, &conf]).trim().is_empty()
+    Ok(!said("bash", &["-c", ask, &conf])?.trim().is_empty())
 }
 
 /// Whether systemd starts the node by that unit: it runs, starts, stops or has failed.
-fn has_state(unit: &str) -> bool {
-    let state = said("systemctl", &["show", "-p", "ActiveState", "--value", unit]);
-    !matches!(state.trim(), "" | "inactive")
-}
-
-/// What a command prints; nothing when it fails.
-fn said(program: &str, args: &[&str]) -> String {
-    let ran = Command::new(program).args(args).output();
-    let text = ran
-        .ok()
-        .filter(|of| of.status.success())
-        .map(|of| of.stdout);
-    String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
+fn has_state(unit: &str) -> Result<bool, CliError> {
+    let state = said("systemctl", &["show", "-p", "ActiveState", "--value", unit])?;
+    Ok(!matches!(state.trim(), "" | "inactive"))
 }
 
 /// Hadoop's `hdfs`.
@@ -282,7 +322,7 @@ fn hdfs_of(home: Option<&Path>) -> Result<PathBuf, CliError> {
 }
 
 fn name_of(uid: u32) -> Result<String, CliError> {
-    let name = said("id", &["-nu", &uid.to_string()]).trim().to_owned();
+    let name = said("id", &["-nu", &uid.to_string()])?.trim().to_owned();
     if name.is_empty() {
         let what = format!("the data directories belong to user {uid}, who has no name");
         return Err(CliError::new(what, "", "give that user a name"));
@@ -297,20 +337,40 @@ mod tests {
     #[test]
     fn a_node_that_root_starts_is_known_by_hadoops_environment() {
         let conf = tempfile::tempdir().expect("a directory");
+        let asked = |conf: &Path| becomes_user(conf).expect("an answer");
         let set = |file: &str, text: &str| {
             std::fs::write(conf.path().join(file), text).expect("written");
         };
-        assert!(!becomes_user(conf.path()));
+        assert!(!asked(conf.path()));
         set(
             "hadoop-env.sh",
             "# export HDFS_DATANODE_SECURE_USER=hdfs\necho hi\n",
         );
-        assert!(!becomes_user(conf.path()));
+        assert!(!asked(conf.path()));
         set(
             "hdfs-env.sh",
             "U=hdfs\nexport HDFS_DATANODE_SECURE_USER=$U\n",
         );
-        assert!(becomes_user(conf.path()));
+        assert!(asked(conf.path()));
+    }
+
+    #[test]
+    fn a_unit_is_known_by_the_nodes_control_group() {
+        let of = |text: &str| unit_in(text);
+        let unit = Some("hdfs-datanode".to_owned());
+        assert_eq!(of("0::/system.slice/hdfs-datanode.service\n"), unit);
+        assert_eq!(
+            of("2:cpu:/\n1:name=systemd:/system.slice/hdfs-datanode.service\n"),
+            unit
+        );
+        assert_eq!(of("0::/system.slice/hdfs-datanode.service/payload\n"), unit);
+        assert_eq!(of("0::/user.slice/user-0.slice/session-3.scope\n"), None);
+        assert_eq!(
+            of("0::/user.slice/user@0.service/app.slice/a.service\n"),
+            None
+        );
+        assert_eq!(of("0::/docker/1f\n"), None);
+        assert_eq!(of(""), None);
     }
 
     #[test]

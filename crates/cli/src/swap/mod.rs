@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `host` | what this host has: directories, their user, how its nodes are started |
+//! | `limited` | commands that are ended when they hang |
 //! | `running` | which node holds the directories |
 //! | `profile` | the file that makes Hadoop's shell start Hayloft |
 //! | `change` | stop, change the profile, start: in a process that outlives this one |
@@ -22,6 +23,7 @@ mod ask_by_rpc;
 mod change;
 mod clients;
 mod host;
+mod limited;
 mod probe;
 mod profile;
 mod report;

@@ -61,16 +61,12 @@ pub fn look(host: &SwapHost) -> SwapReport {
 /// `hayloft swap in` and `out`.
 pub fn turn_over(host: &SwapHost, wanted: Turnover) -> SwapReport {
     let mut report = SwapReport::new(host);
-    let alone = match host.alone() {
-        Ok(alone) => alone,
-        Err(why) => {
-            report.add("look", StepResult::Failed, why);
-            report.settle(host);
-            return report;
-        }
-    };
+    if let Err(why) = host.alone() {
+        report.add("look", StepResult::Failed, why);
+        report.settle(host);
+        return report;
+    }
     let outcome = turn(host, wanted, &mut report);
-    drop(alone);
     report.settle(host);
     if outcome.is_some() && !wanted.dry_run {
         say_live(host, &mut report);

@@ -21,6 +21,11 @@ const FILE: &str = "hadoop-policy.xml";
 /// What counts for a protocol that has no list of its own.
 const DEFAULT: &str = "security.service.authorization.default";
 
+/// The class that tells the groups of users.
+const GROUP_MAPPING: &str = "hadoop.security.group.mapping";
+/// Its values, by a part of their names, that ask the system.
+const OF_THE_SYSTEM: [&str; 2] = ["ShellBasedUnixGroups", "JniBasedUnixGroups"];
+
 /// The protocols that this port serves, with their keys but for the end `.acl`.
 const SERVED: [(&str, &str); 3] = [
     (
@@ -122,7 +127,7 @@ impl ServicePolicy {
             return Ok(None);
         }
         // A disk that hangs holds up this start alone.
-        let read = tokio::task::spawn_blocking(move || {
+        let read = tokio::task::spawn_blocking(move || -> Result<Vec<OfProtocol>, String> {
             let file = policy_file()?;
             let policy = current.over(&file).map_err(|error| error.to_string())?;
             if !current.has_file(&file) {
@@ -131,11 +136,13 @@ impl ServicePolicy {
                     keys::SECURITY_AUTHORIZATION.name()
                 );
             }
-            SERVED
+            let protocols = SERVED
                 .iter()
                 .chain(&OF_OTHERS)
                 .map(|(name, key)| OfProtocol::read(&policy, name, key))
-                .collect::<Result<Vec<_>, String>>()
+                .collect::<Result<Vec<_>, String>>()?;
+            refuse_groups_of_others(&current, &protocols)?;
+            Ok(protocols)
         });
         let mut protocols = read.await.map_err(|error| error.to_string())??;
         let mut found = FoundHosts::new();
@@ -215,6 +222,29 @@ impl ServicePolicy {
             Some(real) => format!("{user} (auth:PROXY) via {} (auth:{proof})", words(real)),
         }
     }
+}
+
+/// Refuses lists that keep groups out which this node does not know as Apache's does: their members
+/// would come in. The groups of lists that let users in are only warned about.
+fn refuse_groups_of_others(config: &Configuration, protocols: &[OfProtocol]) -> Result<(), String> {
+    let Some(class) = config.text(GROUP_MAPPING) else {
+        return Ok(());
+    };
+    if OF_THE_SYSTEM.iter().any(|name| class.contains(name)) {
+        return Ok(());
+    }
+    let blocked = protocols.iter().find_map(|of| match &of.blocked_users {
+        AccessList::Named { groups, .. } => groups.iter().next(),
+        AccessList::Everyone => None,
+    });
+    let Some(group) = blocked else { return Ok(()) };
+    Err(format!(
+        "{FILE} keeps the group {} out, and {GROUP_MAPPING} is {}: groups are those of this \
+         system here. Have the system know them, as by SSSD, and set {GROUP_MAPPING} to \
+         ShellBasedUnixGroupsMapping for this node; or block users",
+        words(group),
+        words(&class)
+    ))
 }
 
 /// The name of the file with the lists. Hadoop's scripts give it by a property of the JVM.

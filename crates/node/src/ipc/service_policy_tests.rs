@@ -87,6 +87,30 @@ async fn each_protocol_has_lists_of_its_own_or_the_default() {
 }
 
 #[tokio::test]
+async fn groups_of_another_directory_keep_no_user_out() {
+    let ldap = "org.apache.hadoop.security.LdapGroupsMapping";
+    let shell = "org.apache.hadoop.security.ShellBasedUnixGroupsMapping";
+    let load = async |class: &str, blocked: &str| {
+        let config = config(&[
+            (GROUP_MAPPING, class),
+            (
+                "security.service.authorization.default.acl.blocked",
+                blocked,
+            ),
+        ]);
+        ServicePolicy::load(&config).await.map(drop)
+    };
+    let refused = load(ldap, "bob ops").await.expect_err("a group of LDAP");
+    assert!(
+        refused.contains("the group ops") && refused.contains("SSSD"),
+        "{refused}"
+    );
+    assert_eq!(load(ldap, "bob").await, Ok(()));
+    assert_eq!(load(shell, "bob ops").await, Ok(()));
+    assert_eq!(load("", "bob ops").await, Ok(()));
+}
+
+#[tokio::test]
 async fn hosts_count_after_users() {
     let asked = asked(&[
         ("security.client.datanode.protocol.hosts", "10.0.0.0/8"),

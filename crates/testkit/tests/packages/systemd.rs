@@ -24,6 +24,7 @@ ExecStart=/usr/bin/hdfs --config /etc/hadoop/conf --daemon start datanode
 ExecStop=/usr/bin/hdfs --config /etc/hadoop/conf --daemon stop datanode
 ";
 const BIGTOPS: &str = "hadoop-hdfs-datanode";
+const ANOTHERS: &str = "dn";
 const OURS: &str = "hayloft-node";
 /// For a JVM that starts on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(240);
@@ -95,6 +96,7 @@ pub fn cases(suite: &mut Suite, missing: Option<String>) {
     on.case("systemd_stops_and_starts_it", |of| of.stopped());
     on.case("systemd_sees_a_killed_node_fail", |of| of.killed());
     on.case("systemd_swap_out", |of| of.swap_out());
+    on.case("systemd_unit_of_another_name", |of| of.another_name());
     on.case("systemd_runs_our_unit", |of| of.own_unit());
     on.case("systemd_starts_a_killed_node_again", |of| of.own_killed());
     on.case("systemd_swaps_no_unit_of_ours", |of| of.own_swap());
@@ -354,6 +356,26 @@ impl UnderSystemd {
         expect(code == 0, || report.to_string())?;
         self.is_of(BIGTOPS, "apache")?;
         self.lab.check(&[("/by-apache", 1), ("/by-ours", 2)])?;
+        passed()
+    }
+
+    /// The unit whose node runs is found, whatever its name.
+    fn another_name(&mut self) -> Result<Outcome> {
+        let unit = format!("/etc/systemd/system/{ANOTHERS}.service");
+        self.host().write(&self.host().at(&unit), UNIT)?;
+        self.systemctl(&["daemon-reload"])?;
+        self.systemctl(&["stop", BIGTOPS])?;
+        self.systemctl(&["start", ANOTHERS])?;
+        self.is_of(ANOTHERS, "apache")?;
+        self.lab.wait_live()?;
+        let (code, report) = self.host().swap(&["in", "--dry-run"])?;
+        expect_eq("exit code", code, 0)?;
+        let would = report["steps"].to_string();
+        let part = format!("systemctl stop {ANOTHERS}");
+        expect(would.contains(&part), || format!("no {part:?} in {would}"))?;
+        self.systemctl(&["stop", ANOTHERS])?;
+        self.systemctl(&["start", BIGTOPS])?;
+        self.is_of(BIGTOPS, "apache")?;
         passed()
     }
 
