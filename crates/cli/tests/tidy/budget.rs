@@ -57,8 +57,8 @@ const BUDGETS: [(&str, &[&str], usize); 4] = [
         // that end where a disk hangs or the store does, and what plans say of them, 75. Packets
         // that are messages of SASL, and NameNodes that hang, 40. Cached replicas: locked files 90,
         // the budget and what is cached 340, orders and loading 350, anchors 60, orders and reports
-        // of NameNodes 130, keys, limits and the rest 95; mappings and what is dropped apart, 102. Blocked groups
-        // that the system does not know, 24.
+        // of NameNodes 130, keys, limits and the rest 95; mappings and what is dropped apart, 102.
+        // Blocked groups that the system does not know, 24.
         82_448,
     ),
     // The goal is 7,500 without cluster, which `up` and `top` took from the tools. What came since:
