@@ -19,9 +19,11 @@ use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::StoreCounts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::identity::StoreIdentity;
+use crate::lazy_persist;
 use crate::protection::{Damage, Protection};
 use crate::replica::block_pool::Pool;
 use crate::replica::locked_memory::NodeCache;
+use crate::replica::memory_counts::LazyPersist;
 use crate::replica::suspect::{Suspect, Why};
 use crate::shared::StoreShared;
 use crate::store_tasks::StoreTasks;
@@ -77,6 +79,8 @@ pub struct StoreState {
     pub(crate) cache: Arc<NodeCache>,
     /// What is to be locked there.
     pub(crate) cache_queues: CacheQueues,
+    /// Replicas on `RAM_DISK` volumes, in numbers.
+    pub(crate) lazy: Arc<LazyPersist>,
     rounds: Mutex<Rounds>,
 }
 
@@ -140,6 +144,7 @@ impl StoreState {
             protection,
             sampling: Arc::new(Sampling::new(0)),
             counts: StoreCounts::default(),
+            lazy: Arc::default(),
             rounds: Mutex::default(),
         }
     }
@@ -232,8 +237,16 @@ impl StoreState {
 
     /// Sends an event; waits when the node is behind.
     ///
-    /// Of a damaged replica the node hears only if its protection cannot mend it.
+    /// Of a damaged replica the node hears only if its protection cannot mend it. Of one that
+    /// memory has lost or damaged it hears that the copy on disk is served, if it has one. The
+    /// caller holds no latch of a block that is lost.
     pub async fn send_event(self: &Arc<Self>, event: StoreEvent) {
+        if let StoreEvent::Corrupt { block, storage } | StoreEvent::Lost { block, storage } = &event
+            && storage.storage_type.is_transient()
+            && lazy_persist::fall_back(self, block, matches!(event, StoreEvent::Lost { .. })).await
+        {
+            return;
+        }
         let event = match (event, &self.protection) {
             (StoreEvent::Corrupt { block, storage }, Some(protection)) => {
                 protection.heal(self, block, storage, Damage::Certain);

@@ -13,6 +13,9 @@ use super::cached::{CachedReplicas, Uncached};
 use super::finalized::FinalReplica;
 use super::kept_open::{Forgotten, OpenFiles, OpenReplicas};
 use super::live::{LiveReplica, ReplicaDir};
+use super::locked_memory::LockedRoom;
+use super::memory_counts::LazyPersist;
+use super::memory_replicas::MemoryReplicas;
 use super::watched::{ReplicaMarks, WatchedReplicas};
 
 /// Number of shards: enough that writers on all cores seldom meet.
@@ -110,6 +113,7 @@ impl Hasher for IdHasher {
 struct LetGo {
     _open: Forgotten,
     _cached: Uncached,
+    _room: Option<LockedRoom>,
 }
 
 /// What was known of a block before. To be dropped where no lock is held: that may close files.
@@ -143,18 +147,21 @@ pub struct ReplicaMap {
     watches: AtomicU64,
     /// Which of them are locked in memory; the same holds for these.
     pub(super) cached: CachedReplicas,
+    /// Those on `RAM_DISK` volumes, with their second copies.
+    pub(crate) in_memory: MemoryReplicas,
 }
 
 impl ReplicaMap {
     /// Empty.
     #[must_use]
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(lazy: Arc<LazyPersist>) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             open: OpenReplicas::default(),
             watched: WatchedReplicas::default(),
             watches: AtomicU64::new(0),
             cached: CachedReplicas::default(),
+            in_memory: MemoryReplicas::new(lazy),
         }
     }
 
@@ -175,7 +182,7 @@ impl ReplicaMap {
     pub(crate) fn insert(&self, id: i64, slot: Slot) -> Replaced {
         let mut shard = self.shard(id);
         Replaced {
-            _files: self.forget(id),
+            _files: self.forget(id, Some(&slot)),
             _slot: shard.insert(id, slot),
         }
     }
@@ -185,7 +192,8 @@ impl ReplicaMap {
         match self.shard(id).entry(id) {
             std::collections::hash_map::Entry::Occupied(there) => Err(there.get().clone()),
             std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(slot);
+                let slot = free.insert(slot);
+                drop(self.in_memory.changed(id, Some(slot)));
                 Ok(())
             }
         }
@@ -198,7 +206,7 @@ impl ReplicaMap {
         let now = shard.get_mut(&id).filter(|now| now.is_same(there))?;
         let slot = std::mem::replace(now, slot);
         Some(Replaced {
-            _files: self.forget(id),
+            _files: self.forget(id, Some(now)),
             _slot: Some(slot),
         })
     }
@@ -207,7 +215,7 @@ impl ReplicaMap {
     pub(crate) fn remove(&self, id: i64) -> Option<Slot> {
         let (_files, slot) = {
             let mut shard = self.shard(id);
-            (self.forget(id), shard.remove(&id))
+            (self.forget(id, None), shard.remove(&id))
         };
         slot
     }
@@ -250,7 +258,7 @@ impl ReplicaMap {
             if !shard.get(&id).is_some_and(|now| now.is_same(there)) {
                 return false;
             }
-            (self.forget(id), shard.remove(&id))
+            (self.forget(id, None), shard.remove(&id))
         };
         true
     }
@@ -262,12 +270,13 @@ impl ReplicaMap {
         matches!(shard.get(&live.id), Some(Slot::Live(there)) if Arc::ptr_eq(there, live))
     }
 
-    /// A block changes: its shard is locked.
-    fn forget(&self, id: i64) -> LetGo {
+    /// A block changes to `now`: its shard is locked.
+    fn forget(&self, id: i64, now: Option<&Slot>) -> LetGo {
         self.watched.clear(id);
         LetGo {
             _open: self.open.forget(id),
             _cached: self.cached.forget(id),
+            _room: self.in_memory.changed(id, now),
         }
     }
 
@@ -297,7 +306,7 @@ impl ReplicaMap {
             all.extend(gone.map(|(id, slot)| Gone {
                 id,
                 slot,
-                _files: self.forget(id),
+                _files: self.forget(id, None),
             }));
         }
         all
@@ -350,7 +359,7 @@ mod tests {
 
     #[test]
     fn blocks_come_and_go() {
-        let map = ReplicaMap::new();
+        let map = ReplicaMap::new(Arc::default());
         map.reserve(1000);
         for id in -500..500 {
             assert!(map.insert_new(id, replica(1)).is_ok());
@@ -366,7 +375,7 @@ mod tests {
 
     #[test]
     fn only_what_was_seen_is_replaced() {
-        let map = ReplicaMap::new();
+        let map = ReplicaMap::new(Arc::default());
         let there = |stamp| map.get(3).is_some_and(|now| now.is_same(&replica(stamp)));
         assert!(map.insert_new(3, replica(1)).is_ok());
         let seen = map.insert_new(3, replica(2)).expect_err("is there");
@@ -383,7 +392,7 @@ mod tests {
 
     #[test]
     fn sequential_ids_spread_over_all_shards() {
-        let map = ReplicaMap::new();
+        let map = ReplicaMap::new(Arc::default());
         for id in 1_073_741_825..1_073_741_825 + 6400 {
             map.insert(id, replica(1));
         }

@@ -23,6 +23,7 @@ use super::{run_commit_rounds, to_trash};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DELETING;
 use crate::layout::names;
+use crate::lazy_persist;
 use crate::protection::ReplicaChange;
 use crate::replica::block_pool::Pool;
 use crate::replica::live::directory;
@@ -160,7 +161,12 @@ pub async fn discard(
     };
     let slot = pool.slot(id)?;
     let slice = pool.slice(slot.volume())?;
+    if pool.map.in_memory.unpersisted(id).is_some() {
+        store.lazy.counts.deleted_before();
+    }
     pool.map.remove(id);
+    // Before the replica: one that was told as deleted does not come back from its copy.
+    lazy_persist::delete_stale(store, pool, id).await;
     discard_files(store, pool, &slice, place, slot.block(id), tell).await
 }
 
@@ -219,6 +225,46 @@ pub async fn discard_files(
         slice: Arc::clone(slice),
         files,
         tell,
+    };
+    enqueue(store, &slice.volume, order).await;
+    Ok(())
+}
+
+/// Deletes the files of a finalized replica that is no longer in the map, and waits for that: its
+/// memory is wanted.
+pub(crate) async fn delete_now(
+    store: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    slice: &Arc<BlockPoolSlice>,
+    block: Block,
+) -> Result<(), IoError> {
+    before_change(store, (slice, ReplicaDir::Finalized), block.id).await;
+    run_commit_rounds::forget(&slice.volume, pool, block.id);
+    let files = put_aside(slice, ReplicaDir::Finalized, block).await?;
+    let order = Delete::Replica {
+        block: pool.extended(block),
+        slice: Arc::clone(slice),
+        files,
+        tell: false,
+    };
+    remove(store, &slice.volume, order).await;
+    Ok(())
+}
+
+/// Deletes files at `place` that are of no replica in the map, and tells of nothing.
+pub(crate) async fn discard_copy(
+    store: &StoreState,
+    pool: &Pool,
+    slice: &Arc<BlockPoolSlice>,
+    place: ReplicaDir,
+    block: Block,
+) -> Result<(), IoError> {
+    let files = put_aside(slice, place, block).await?;
+    let order = Delete::Replica {
+        block: pool.extended(block),
+        slice: Arc::clone(slice),
+        files,
+        tell: false,
     };
     enqueue(store, &slice.volume, order).await;
     Ok(())
@@ -326,17 +372,8 @@ pub async fn delete_duplicate(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64
     let Ok(slice) = pool.slice(slot.volume()) else {
         return;
     };
-    match put_aside(&slice, place, block).await {
-        Ok(files) => {
-            let order = Delete::Replica {
-                block: pool.extended(block),
-                slice: Arc::clone(&slice),
-                files,
-                tell: false,
-            };
-            enqueue(store, &slice.volume, order).await;
-        }
-        Err(error) => warn!(%block, %error, "cannot delete the duplicate of a replica"),
+    if let Err(error) = discard_copy(store, pool, &slice, place, block).await {
+        warn!(%block, %error, "cannot delete the duplicate of a replica");
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use hayloft_io::{EngineFile, WriteBehind, locks};
+use hayloft_wire::ids::StorageType;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::warn;
 
@@ -90,7 +91,14 @@ impl ReplicaWriter {
         }
         tried.failed(&self.live.slice, self.live.block(), error);
         let status = self.live.snapshot();
-        let storage_type = self.live.slice.volume.info.storage_type;
+        let storage_type = match self.pool.map.in_memory.has_room(self.live.id) {
+            // It was to go to disk later: it does so now.
+            true => {
+                self.store.lazy.counts.fell_back();
+                StorageType::Disk
+            }
+            false => self.live.slice.volume.info.storage_type,
+        };
         let new = NewReplica {
             id: self.live.id,
             storage_type,

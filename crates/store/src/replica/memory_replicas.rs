@@ -1,0 +1,358 @@
+//! Replicas of a pool on `RAM_DISK` volumes: their room in the budget of locked memory, when each
+//! was used last, and which of them have a second copy on a disk.
+//!
+//! A second copy lies in `lazypersist` of its volume and is in no other map. Whatever changes what
+//! is known of the block makes it stale, under the lock of the replica map. A stale copy waits
+//! until a task has the right to the block: then its files go, or they are taken for the replica
+//! when memory has lost that.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use hayloft_io::locks;
+
+use super::finalized::FinalReplica;
+use super::locked_memory::LockedRoom;
+use super::map::Slot;
+use super::memory_counts::LazyPersist;
+
+/// Gives each use of a replica a number, whichever pool or store it is of.
+static USES: AtomicU64 = AtomicU64::new(0);
+
+fn next_use() -> u64 {
+    USES.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The replicas of a pool on `RAM_DISK` volumes, by block id.
+#[derive(Debug)]
+pub(crate) struct MemoryReplicas {
+    all: Arc<LazyPersist>,
+    /// The pool has had a `RAM_DISK` volume: without one nothing is looked at.
+    active: AtomicBool,
+    replicas: Mutex<Replicas>,
+}
+
+#[derive(Debug, Default)]
+struct Replicas {
+    /// Numbers of the `RAM_DISK` volumes.
+    volumes: HashSet<u16>,
+    by_id: HashMap<i64, Entry>,
+    /// Finalized ones without second copy, by the number of their first use.
+    waiting: BTreeSet<(u64, i64)>,
+    /// Those with one, by the number of their last use.
+    persisted: BTreeSet<(u64, i64)>,
+    stale: Vec<(i64, FinalReplica)>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    room: Option<LockedRoom>,
+    /// When it was finalized.
+    since: Instant,
+    first_use: u64,
+    last_use: u64,
+    was_read: bool,
+    /// What the map has, once it is finalized.
+    replica: Option<FinalReplica>,
+    /// Its second copy: the volume is that of the copy.
+    copy: Option<FinalReplica>,
+}
+
+/// A replica that has a second copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Persisted {
+    /// As the map has it.
+    pub replica: FinalReplica,
+    /// On the volume of the copy.
+    pub copy: FinalReplica,
+    /// How long it has been in memory.
+    pub age: Duration,
+    /// A reader has asked for it.
+    pub was_read: bool,
+}
+
+impl Entry {
+    fn new(room: Option<LockedRoom>) -> Self {
+        Self {
+            room,
+            since: Instant::now(),
+            first_use: 0,
+            last_use: 0,
+            was_read: false,
+            replica: None,
+            copy: None,
+        }
+    }
+}
+
+impl Replicas {
+    /// Takes an entry out of the two orders, and its copy away.
+    fn unlist(&mut self, id: i64) -> Option<FinalReplica> {
+        let entry = self.by_id.get_mut(&id)?;
+        self.waiting.remove(&(entry.first_use, id));
+        self.persisted.remove(&(entry.last_use, id));
+        entry.copy.take()
+    }
+
+    /// What is known of a replica that has a second copy.
+    fn persisted(&self, id: i64) -> Option<Persisted> {
+        let entry = self.by_id.get(&id)?;
+        Some(Persisted {
+            replica: entry.replica?,
+            copy: entry.copy?,
+            age: entry.since.elapsed(),
+            was_read: entry.was_read,
+        })
+    }
+
+    /// Its copy is gone or taken: it waits for another one.
+    fn wait_again(&mut self, id: i64) {
+        self.unlist(id);
+        if let Some(entry) = self.by_id.get(&id)
+            && entry.replica.is_some()
+        {
+            self.waiting.insert((entry.first_use, id));
+        }
+    }
+}
+
+impl MemoryReplicas {
+    /// None. What is done is counted in `all`.
+    pub fn new(all: Arc<LazyPersist>) -> Self {
+        Self {
+            all,
+            active: AtomicBool::new(false),
+            replicas: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Replicas> {
+        locks::lock(&self.replicas)
+    }
+
+    /// Whether the pool has had a `RAM_DISK` volume.
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// A `RAM_DISK` volume joins.
+    pub fn volume_joins(&self, volume: u16) {
+        self.lock().volumes.insert(volume);
+        self.active.store(true, Ordering::Relaxed);
+    }
+
+    /// A volume has left, and with it the second copies on it.
+    pub fn volume_left(&self, volume: u16) {
+        if !self.is_active() {
+            return;
+        }
+        let mut replicas = self.lock();
+        replicas.volumes.remove(&volume);
+        replicas.stale.retain(|(_, copy)| copy.volume != volume);
+        let there = |entry: &Entry| entry.copy.is_some_and(|copy| copy.volume == volume);
+        let lost = replicas.by_id.iter().filter(|(_, entry)| there(entry));
+        let lost: Vec<i64> = lost.map(|(id, _)| *id).collect();
+        for id in lost {
+            replicas.wait_again(id);
+        }
+    }
+
+    /// A new replica is about to be written to memory, in this room.
+    pub fn begin(&self, id: i64, room: LockedRoom) {
+        self.lock().by_id.insert(id, Entry::new(Some(room)));
+    }
+
+    /// No memory took a new replica.
+    pub fn abandon(&self, id: i64) {
+        drop(self.lock().by_id.remove(&id));
+    }
+
+    /// Whether a replica was placed in memory, and has its room.
+    pub fn has_room(&self, id: i64) -> bool {
+        self.is_active() && self.lock().by_id.get(&id).is_some_and(|e| e.room.is_some())
+    }
+
+    /// Whether a finalized replica has no room of the budget yet: an earlier process left it.
+    pub fn lacks_room(&self, id: i64) -> Option<u64> {
+        let replicas = self.lock();
+        let entry = replicas.by_id.get(&id).filter(|e| e.room.is_none())?;
+        entry.replica.map(|replica| replica.len)
+    }
+
+    /// Gives a replica its room. It is given back when it needs none.
+    pub fn give_room(&self, id: i64, room: LockedRoom) -> Option<LockedRoom> {
+        let mut replicas = self.lock();
+        match replicas.by_id.get_mut(&id) {
+            Some(entry) if entry.room.is_none() => entry.room.replace(room),
+            _ => Some(room),
+        }
+    }
+
+    /// The block changes to what is given. Called under the lock of its shard; what is given back
+    /// is to be dropped without.
+    pub fn changed(&self, id: i64, now: Option<&Slot>) -> Option<LockedRoom> {
+        if !self.is_active() {
+            return None;
+        }
+        let mut replicas = self.lock();
+        let now = now.filter(|slot| replicas.volumes.contains(&slot.volume()));
+        let finalized = match now {
+            Some(Slot::Finalized(replica)) => Some(*replica),
+            _ => None,
+        };
+        let known = replicas.by_id.get(&id);
+        if finalized.is_some() && known.and_then(|entry| entry.replica) == finalized {
+            return None;
+        }
+        let is_new = known.is_none();
+        if let Some(copy) = replicas.unlist(id) {
+            replicas.stale.push((id, copy));
+            self.all.wake.notify_one();
+        }
+        if now.is_none() {
+            return replicas.by_id.remove(&id).and_then(|entry| entry.room);
+        }
+        let entry = replicas.by_id.entry(id).or_insert_with(|| Entry::new(None));
+        entry.replica = finalized;
+        let replica = finalized?;
+        if !is_new {
+            self.all.counts.bytes_written(replica.len);
+        }
+        if let Some(room) = &mut entry.room {
+            room.shrink_to(replica.len);
+        }
+        (entry.since, entry.was_read) = (Instant::now(), false);
+        let number = next_use();
+        (entry.first_use, entry.last_use) = (number, number);
+        replicas.waiting.insert((number, id));
+        None
+    }
+
+    /// Replicas without second copy, the oldest first, at most `max`.
+    pub fn waiting(&self, max: usize) -> Vec<i64> {
+        if !self.is_active() {
+            return Vec::new();
+        }
+        let replicas = self.lock();
+        replicas
+            .waiting
+            .iter()
+            .take(max)
+            .map(|(_, id)| *id)
+            .collect()
+    }
+
+    /// A finalized replica without second copy, and how long it has been there.
+    pub fn unpersisted(&self, id: i64) -> Option<(FinalReplica, Duration)> {
+        if !self.is_active() {
+            return None;
+        }
+        let replicas = self.lock();
+        let entry = replicas.by_id.get(&id).filter(|e| e.copy.is_none())?;
+        Some((entry.replica?, entry.since.elapsed()))
+    }
+
+    /// `replica` has a second copy; whether that counts, because it has not changed meanwhile.
+    pub fn persist(&self, id: i64, replica: &FinalReplica, copy: FinalReplica) -> bool {
+        let mut replicas = self.lock();
+        let Some(entry) = replicas.by_id.get(&id) else {
+            return false;
+        };
+        if entry.replica != Some(*replica) || entry.copy.is_some() {
+            return false;
+        }
+        replicas.unlist(id);
+        let Some(entry) = replicas.by_id.get_mut(&id) else {
+            return false;
+        };
+        entry.copy = Some(copy);
+        let listed = (entry.last_use, id);
+        replicas.persisted.insert(listed);
+        true
+    }
+
+    /// A reader asks for a replica.
+    pub fn touch(&self, id: i64) {
+        if !self.is_active() {
+            return;
+        }
+        let mut replicas = self.lock();
+        let Some(entry) = replicas.by_id.get_mut(&id) else {
+            return;
+        };
+        let before = (entry.last_use, id);
+        entry.was_read = true;
+        entry.last_use = next_use();
+        let now = (entry.last_use, id);
+        if replicas.persisted.remove(&before) {
+            replicas.persisted.insert(now);
+        }
+        self.all.counts.read_hit();
+    }
+
+    /// The replica with a second copy that was used longest ago, with the number of that use.
+    pub fn least_recent(&self) -> Option<(u64, i64)> {
+        if !self.is_active() {
+            return None;
+        }
+        self.lock().persisted.first().copied()
+    }
+
+    /// A replica that has a second copy.
+    pub fn persisted(&self, id: i64) -> Option<Persisted> {
+        self.is_active().then(|| self.lock().persisted(id))?
+    }
+
+    /// Takes the second copy of a replica: whoever has it decides what becomes of its files. The
+    /// replica waits for another one.
+    pub fn take_copy(&self, id: i64) -> Option<Persisted> {
+        let mut replicas = self.lock();
+        let persisted = replicas.persisted(id)?;
+        replicas.wait_again(id);
+        Some(persisted)
+    }
+
+    /// Whether a block has copies that are no longer those of its replica.
+    pub fn has_stale(&self, id: i64) -> bool {
+        self.is_active() && self.lock().stale.iter().any(|(of, _)| *of == id)
+    }
+
+    /// A copy was made of a replica that is not there any more.
+    pub fn keep_stale(&self, id: i64, copy: FinalReplica) {
+        self.lock().stale.push((id, copy));
+    }
+
+    /// Takes those of a block.
+    pub fn take_stale(&self, id: i64) -> Vec<FinalReplica> {
+        if !self.is_active() {
+            return Vec::new();
+        }
+        let mut replicas = self.lock();
+        let taken = replicas.stale.extract_if(.., |(of, _)| *of == id);
+        taken.map(|(_, copy)| copy).collect()
+    }
+
+    /// The blocks that have such copies.
+    pub fn stale_ids(&self) -> Vec<i64> {
+        if !self.is_active() {
+            return Vec::new();
+        }
+        self.lock().stale.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// Whether second copies lie on a volume.
+    pub fn has_copies_on(&self, volume: u16) -> bool {
+        if !self.is_active() {
+            return false;
+        }
+        let replicas = self.lock();
+        let copies = replicas.by_id.values().filter_map(|entry| entry.copy);
+        let stale = replicas.stale.iter().map(|(_, copy)| *copy);
+        copies.chain(stale).any(|copy| copy.volume == volume)
+    }
+}
+
+#[cfg(test)]
+mod tests;
