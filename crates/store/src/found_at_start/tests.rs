@@ -215,6 +215,7 @@ fn the_cache_of_a_clean_stop_is_used_once_and_only_when_young_and_ours() {
     assert!(!cache.exists() && !run(&paths).from_cache);
     fs::write(&cache, encode(&[cached])).expect("cache");
     let old = LoadOptions {
+        in_memory: false,
         data_files: DataFiles::plain(),
         cache_expiry: Duration::ZERO,
         used_expiry: Duration::ZERO,

@@ -18,7 +18,7 @@ use crate::state::StoreState;
 use crate::transitions::check_volume::examine;
 use crate::transitions::delete;
 use crate::types::StoreEvent;
-use crate::volume::BlockPoolSlice;
+use crate::volume::{BlockPoolSlice, footprint};
 
 /// Has the replica leave memory that was used longest ago, of those that have a second copy;
 /// whether one left, or was found to have none any more.
@@ -156,10 +156,11 @@ pub(super) async fn put_in_place(
         let missing = error.kind() == IoErrorKind::NotFound;
         let block = Block::new(id, copy.generation_stamp, copy.len);
         let error = StoreError::io(format!("moving the copy of replica {block}"), error);
-        match missing {
-            true => error,
-            false => examine(store, &to.volume, error),
+        if missing {
+            to.used.sub(footprint(copy.len, None));
+            return error;
         }
+        examine(store, &to.volume, error)
     })
 }
 

@@ -305,8 +305,8 @@ impl MemoryReplicas {
         self.is_active().then(|| self.lock().persisted(id))?
     }
 
-    /// Takes the second copy of a replica: whoever has it decides what becomes of its files. The
-    /// replica waits for another one.
+    /// Takes the second copy of a replica, whose files are the caller's from here on. The replica
+    /// waits for another one.
     pub fn take_copy(&self, id: i64) -> Option<Persisted> {
         let mut replicas = self.lock();
         let persisted = replicas.persisted(id)?;

@@ -5,7 +5,7 @@ mod kills;
 mod losses;
 
 use hayloft_io::decorators::{Effect, FaultRule};
-use hayloft_io::{IoOp, in_pages};
+use hayloft_io::{IoOp, SharedBits, SharedMemory, in_pages};
 use hayloft_wire::ids::StorageType;
 
 use super::*;
@@ -27,6 +27,19 @@ fn lazy_config(dir: &Path, volumes: usize) -> StoreConfig {
     let mut config = config(dir, volumes);
     config.volumes[RAM].storage_type = StorageType::RamDisk;
     config
+}
+
+/// Bits that say to a client that a replica is as it was.
+fn valid() -> ReplicaMarks {
+    let (memory, _fd) = SharedMemory::new("test", 8192).expect("memory");
+    let memory = Arc::new(memory);
+    memory.words()[0].store(u64::MAX, std::sync::atomic::Ordering::SeqCst);
+    let valid = SharedBits::new(&memory, 0, 1 << 63).expect("is there");
+    ReplicaMarks {
+        anchorable: valid.beside(1 << 62),
+        anchors: valid.beside((1 << 31) - 1),
+        valid,
+    }
 }
 
 /// A node with memory for so many replicas.
@@ -56,6 +69,7 @@ fn lazy(expected_len: u64) -> WriteOptions {
     WriteOptions {
         lazy_persist: true,
         expected_len: Some(expected_len),
+        checksum: Some(crc32c()),
         ..WriteOptions::default()
     }
 }
@@ -217,9 +231,14 @@ async fn what_was_used_longest_ago_leaves_for_a_new_one() {
     let under_way = node.store.open_reader(&block(2, 1001, 0)).await;
     let under_way = under_way.expect("opens");
     node.check(3, 1001, len()).await;
+    let marks = valid();
+    let watched = node.store.watch_replica(&block(1, 1001, 0), marks.clone());
+    let _watch = watched.expect("loaded");
+    assert!(marks.valid.any());
     // Of the readers the one of 1 came first.
     assert_eq!(node.put_lazy(4).await, StorageType::RamDisk);
     assert_eq!(node.found().await, (1, StorageType::Disk));
+    assert!(!marks.valid.any(), "who has its files reads what is freed");
     assert_eq!(node.files(0, "finalized"), pair(1, 1001));
     node.check(1, 1001, len()).await;
     assert_eq!(node.put_lazy(5).await, StorageType::RamDisk);
@@ -298,9 +317,9 @@ async fn a_full_memory_sends_new_replicas_to_disk() {
         ..lazy_config(dir.path(), 2)
     };
     let node = start_on(dir, 4, config).await;
-    // Its first write is refused.
+    // The first write of its data is refused.
     let full = FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Write]);
-    faults.add(full);
+    faults.add(full.at(|path| path.extension().is_none()));
     assert_eq!(node.put_lazy(1).await, StorageType::Disk);
     node.check(1, 1001, len()).await;
     // Its files cannot be made.
