@@ -46,8 +46,8 @@ pub(super) async fn evict_least_recent(store: &Arc<StoreState>) -> bool {
     }
 }
 
-/// The replica of a block that was `lost`, or is damaged, is replaced by its second copy, if it was in
-/// memory and has one; whether that was done. The caller holds no latch.
+/// The replica of a block that was `lost`, or is damaged, is replaced by its second copy, if it was
+/// in memory and has one; whether that was done. The caller holds no latch.
 ///
 /// Boxed: what leaves memory is deleted there, and a delete may tell of damage.
 pub(crate) fn fall_back<'a>(

@@ -260,7 +260,6 @@ async fn open_finalized(
     let protection = store.protection.as_ref();
     let mender =
         protection.and_then(|p| p.mender(store, &pool.extended(block), &slice.volume.info));
-    pool.map.in_memory.touch(id);
     let files = match pool.map.open_files(id, &replica) {
         Some(files) => files,
         None => {

@@ -164,7 +164,8 @@ async fn whole_pages_go_to_memory_while_the_budget_has_room() {
     let deleted = node.store.invalidate(&pool(), &[gone]).await;
     deleted.expect("deletes");
     assert_eq!(node.use_now().deleted_before, 1);
-    let created = node.store.create_rbw(&block(6, 1001, 0), lazy(budget(1)));
+    let sixth = block(6, 1001, 0);
+    let created = node.store.create_rbw(&sixth, lazy(budget(1)));
     let mut writer = created.await.expect("creates");
     assert_eq!(node.store.cache_use().used, budget(2));
     writer.set_checksum(crc32c()).await.expect("header");
@@ -252,7 +253,8 @@ async fn what_was_used_longest_ago_leaves_for_a_new_one() {
     assert_eq!((counted.evicted, counted.evicted_unread), (2, 0));
     assert_eq!(node.store.cache_use().used, budget(3));
     // Nothing leaves in vain.
-    let huge = node.store.create_rbw(&block(9, 1001, 0), lazy(budget(4)));
+    let ninth = block(9, 1001, 0);
+    let huge = node.store.create_rbw(&ninth, lazy(budget(4)));
     let writer = huge.await.expect("creates");
     assert_eq!(writer.storage().storage_type, StorageType::Disk);
     assert_eq!(node.use_now().evicted, 2);
@@ -286,9 +288,8 @@ async fn an_append_takes_the_copy_and_is_copied_again() {
     node.put_lazy(1).await;
     node.persist().await;
     let old = len();
-    let opened = node
-        .store
-        .append(&block(1, 1001, old as u64), 1002, old as u64);
+    let first = block(1, 1001, old as u64);
+    let opened = node.store.append(&first, 1002, old as u64);
     let mut writer = opened.await.expect("reopens");
     writer
         .write(vec![packet(old, old + 700)])
