@@ -5,8 +5,9 @@ use std::future::Future;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
+use futures_util::future::BoxFuture;
 use hayloft_io::decorators::Sampling;
 use hayloft_io::{locks, unbroken};
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
@@ -19,7 +20,6 @@ use crate::config::{StoreConfig, VolumeConfig};
 use crate::counts::StoreCounts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::identity::StoreIdentity;
-use crate::lazy_persist;
 use crate::protection::{Damage, Protection};
 use crate::replica::block_pool::Pool;
 use crate::replica::locked_memory::NodeCache;
@@ -35,6 +35,11 @@ use crate::volume::{BlockPoolSlice, OpenedVolume, Volume};
 
 /// What protects the finalized replicas of a store, or of all stores of a process.
 pub type StoreProtection = Arc<dyn Protection<StoreState>>;
+
+/// Serves the second copy of a block whose replica memory has lost (`true`) or damaged; whether
+/// that was done.
+pub(crate) type FallBack =
+    for<'a> fn(&'a Arc<StoreState>, &'a ExtendedBlock, bool) -> BoxFuture<'a, bool>;
 
 /// The state behind a [`Store`](crate::Store).
 #[derive(Debug)]
@@ -79,6 +84,8 @@ pub struct StoreState {
     pub(crate) cache: Arc<NodeCache>,
     /// What is to be locked there.
     pub(crate) cache_queues: CacheQueues,
+    /// What is done about a replica that memory has lost, where a `RAM_DISK` volume is.
+    pub(crate) fall_back: OnceLock<FallBack>,
     /// Replicas on `RAM_DISK` volumes, in numbers.
     pub(crate) lazy: Arc<LazyPersist>,
     rounds: Mutex<Rounds>,
@@ -144,6 +151,7 @@ impl StoreState {
             protection,
             sampling: Arc::new(Sampling::new(0)),
             counts: StoreCounts::default(),
+            fall_back: OnceLock::new(),
             lazy: Arc::default(),
             rounds: Mutex::default(),
         }
@@ -243,7 +251,8 @@ impl StoreState {
     pub async fn send_event(self: &Arc<Self>, event: StoreEvent) {
         if let StoreEvent::Corrupt { block, storage } | StoreEvent::Lost { block, storage } = &event
             && storage.storage_type.is_transient()
-            && lazy_persist::fall_back(self, block, matches!(event, StoreEvent::Lost { .. })).await
+            && let Some(fall_back) = self.fall_back.get()
+            && fall_back(self, block, matches!(event, StoreEvent::Lost { .. })).await
         {
             return;
         }

@@ -5,20 +5,16 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
 
+use super::second_copy::{put_in_place, settle_stale, tell_found};
 use crate::error::StoreError;
 use crate::replica::block_pool::Pool;
-use crate::replica::file_pair::{self, Pair};
 use crate::replica::memory_replicas::Persisted;
-use crate::replica::{FinalReplica, ReplicaDir, Slot};
+use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
-use crate::transitions::check_volume::examine;
 use crate::transitions::delete;
-use crate::types::StoreEvent;
-use crate::volume::{BlockPoolSlice, footprint};
 
 /// Has the replica leave memory that was used longest ago, of those that have a second copy;
 /// whether one left, or was found to have none any more.
@@ -50,7 +46,7 @@ pub(super) async fn evict_least_recent(store: &Arc<StoreState>) -> bool {
 /// in memory and has one; whether that was done. The caller holds no latch.
 ///
 /// Boxed: what leaves memory is deleted there, and a delete may tell of damage.
-pub(crate) fn fall_back<'a>(
+pub(super) fn fall_back<'a>(
     store: &'a Arc<StoreState>,
     block: &'a ExtendedBlock,
     lost: bool,
@@ -62,7 +58,7 @@ pub(crate) fn fall_back<'a>(
         let id = block.block.id;
         let fallen = match pool.map.in_memory.persisted(id) {
             Some(_) => evict(store, &pool, id).await,
-            None if pool.map.in_memory.has_stale(id) => super::settle_stale(store, &pool, id).await,
+            None if pool.map.in_memory.has_stale(id) => settle_stale(store, &pool, id).await,
             None => return lost && is_on_disk(store, &pool, id).await,
         };
         match fallen {
@@ -108,7 +104,9 @@ async fn evict(
     };
     let Persisted { replica, copy, .. } = persisted;
     let to = pool.slice(copy.volume)?;
-    put_in_place(store, pool, &to, id, copy).await?;
+    let placed = put_in_place(store, pool, &to, id, copy).await;
+    // What is left of it is in the way of another one.
+    placed.inspect_err(|_| pool.map.in_memory.keep_stale(id, copy))?;
     let (there, now) = (Slot::Finalized(replica), Slot::Finalized(copy));
     if !pool.put_instead(id, &there, now)? {
         // Its volume took it out of the map without the latch: what is left is the copy.
@@ -132,54 +130,3 @@ async fn evict(
     tell_found(store, pool, &to, id, copy).await;
     Ok(Some(copy))
 }
-
-/// Moves the files of a copy to `finalized`, durably.
-pub(super) async fn put_in_place(
-    store: &Arc<StoreState>,
-    pool: &Pool,
-    to: &Arc<BlockPoolSlice>,
-    id: i64,
-    copy: FinalReplica,
-) -> Result<(), StoreError> {
-    let target = Pair::finalized(&to.paths, id, copy.generation_stamp);
-    let source = target.at(to.paths.lazy_persist_dir(id));
-    let path = source.data();
-    let work = move || file_pair::move_pair(&source, &target, true);
-    let class = IoClass::ClientWrite;
-    let moving = file_pair::on_disk_with_sync(to, class, IoOp::Rename, &path, true, work);
-    let moved = tokio::select! {
-        biased;
-        () = to.volume.gone.cancelled() => return Err(pool.volume_failed()),
-        moved = moving => moved,
-    };
-    moved.map_err(|error: IoError| {
-        let missing = error.kind() == IoErrorKind::NotFound;
-        let block = Block::new(id, copy.generation_stamp, copy.len);
-        let error = StoreError::io(format!("moving the copy of replica {block}"), error);
-        if missing {
-            to.used.sub(footprint(copy.len, None));
-            return error;
-        }
-        examine(store, &to.volume, error)
-    })
-}
-
-/// Tells of a replica whose storage is another one now. A NameNode that hears of it takes the one
-/// of the same node away, so nothing is told of that.
-pub(super) async fn tell_found(
-    store: &StoreState,
-    pool: &Pool,
-    to: &BlockPoolSlice,
-    id: i64,
-    copy: FinalReplica,
-) {
-    let event = StoreEvent::Found {
-        block: pool.extended(Block::new(id, copy.generation_stamp, copy.len)),
-        storage: to.volume.info.clone(),
-    };
-    // The node stops listening only when it ends.
-    let _ = store.events.send(event).await;
-}
-
-/// The place of a second copy.
-pub(super) const PLACE: ReplicaDir = ReplicaDir::LazyPersist;

@@ -11,7 +11,7 @@ use hayloft_io::{IoClass, IoErrorKind, IoOp, told_if_broken};
 use hayloft_wire::ids::{Block, StorageType};
 use tracing::{debug, info, warn};
 
-use super::evict::PLACE;
+use super::second_copy::{PLACE, settle_stale};
 use crate::background::bring_files::copy_verified;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::FinalReplica;
@@ -20,6 +20,7 @@ use crate::replica::file_pair::{self, Pair};
 use crate::replica::live::directory;
 use crate::state::StoreState;
 use crate::transitions::check_volume::examine;
+use crate::transitions::delete::delete_stale;
 use crate::volume::reservation::Reservation;
 use crate::volume::{BlockPoolSlice, footprint};
 use crate::writer::volume_for_new_replica::Tried;
@@ -34,6 +35,7 @@ pub(crate) fn start(store: &Arc<StoreState>) {
     if store.lazy.started.swap(true, Ordering::Relaxed) {
         return;
     }
+    let _ = store.fall_back.set(super::evict::fall_back);
     let served = Arc::clone(store);
     store.serve("lazy writer", move || run(Arc::clone(&served)));
 }
@@ -48,7 +50,7 @@ async fn run(store: Arc<StoreState>) {
         }
         for pool in store.pools() {
             for id in pool.map.in_memory.stale_ids() {
-                let settled = super::settle_stale(&store, &pool, id).await;
+                let settled = settle_stale(&store, &pool, id).await;
                 if let Err(error) = settled {
                     warn!(pool = %pool.id(), id, %error, "cannot settle the copy of a replica \
                         that was in memory");
@@ -199,7 +201,7 @@ async fn copy_to(
     let unchanged = pool.map.is_finalized(id, &replica);
     if unchanged {
         // A copy of an earlier generation has the same name.
-        super::delete_stale(store, pool, id).await;
+        delete_stale(store, pool, id).await;
     }
     let target = scratch.at(directory(to, PLACE, id));
     let target = unchanged.then_some(target);
@@ -224,7 +226,7 @@ async fn copy_to(
         debug!(%block, "memory lost a replica while it was copied");
         pool.map.in_memory.keep_stale(id, copy);
         drop(latch);
-        super::settle_stale(store, pool, id).await?;
+        settle_stale(store, pool, id).await?;
         return Ok(false);
     }
     let waited = since.map(|(_, waited)| waited).unwrap_or_default();

@@ -16,9 +16,7 @@ mod lazy_writer;
 mod placement;
 mod second_copy;
 
-pub(crate) use evict::fall_back;
 pub(crate) use lazy_writer::start;
 #[cfg(test)]
 pub(crate) use lazy_writer::{Step, persist_all, persist_one};
 pub(crate) use placement::place;
-pub(crate) use second_copy::{delete_stale, settle_stale};

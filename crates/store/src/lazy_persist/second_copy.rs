@@ -1,47 +1,30 @@
-//! Second copies that are no longer those of their replicas: their files go. Where memory has lost
-//! the replica, they become the replica.
+//! Second copies: how one becomes the replica, and what becomes of those that are no longer of
+//! their replicas. Where memory has lost the replica, the copy is it.
 
 use std::sync::Arc;
 
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_wire::ids::Block;
-use tracing::warn;
 
-use super::evict::{PLACE, put_in_place, tell_found};
 use crate::error::StoreError;
 use crate::replica::block_pool::Pool;
-use crate::replica::{FinalReplica, Slot};
+use crate::replica::file_pair::{self, Pair};
+use crate::replica::{FinalReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
+use crate::transitions::check_volume::examine;
 use crate::transitions::delete;
+use crate::types::StoreEvent;
+use crate::volume::{BlockPoolSlice, footprint};
 
-/// Deletes the stale copies of a block, whatever is known of it. The caller holds its latch.
-pub(crate) async fn delete_stale(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64) {
-    for copy in pool.map.in_memory.take_stale(id) {
-        delete_copy(store, pool, id, copy).await;
-    }
-}
-
-async fn delete_copy(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, copy: FinalReplica) {
-    let Ok(slice) = pool.slice(copy.volume) else {
-        return;
-    };
-    let block = Block::new(id, copy.generation_stamp, copy.len);
-    let deleted = delete::discard_copy(store, pool, &slice, PLACE, block);
-    tokio::select! {
-        biased;
-        () = slice.volume.gone.cancelled() => {}
-        deleted = deleted => if let Err(error) = deleted {
-            warn!(%block, %error, "cannot delete the copy of a replica that was in memory; the \
-                next start finds it again, and the NameNode has it deleted");
-        }
-    }
-}
+/// The place of a second copy.
+pub(super) const PLACE: ReplicaDir = ReplicaDir::LazyPersist;
 
 /// Does with the stale copies of a block what is to be done: where the block has no replica any
 /// more, the newest becomes the replica, which is given back. Takes the latch.
 ///
 /// # Errors
 /// What the disk said.
-pub(crate) async fn settle_stale(
+pub(super) async fn settle_stale(
     store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
@@ -54,15 +37,64 @@ pub(crate) async fn settle_stale(
         Some(_) => None,
     };
     for copy in copies {
-        delete_copy(store, pool, id, copy).await;
+        delete::delete_copy(store, pool, id, copy).await;
     }
     let Some(copy) = newest else {
         return Ok(None);
     };
     let to = pool.slice(copy.volume)?;
-    put_in_place(store, pool, &to, id, copy).await?;
+    let placed = put_in_place(store, pool, &to, id, copy).await;
+    placed.inspect_err(|_| pool.map.in_memory.keep_stale(id, copy))?;
     pool.put(id, Slot::Finalized(copy))?;
     drop(latch);
     tell_found(store, pool, &to, id, copy).await;
     Ok(Some(copy))
+}
+
+/// Moves the files of a copy to `finalized`, durably.
+pub(super) async fn put_in_place(
+    store: &Arc<StoreState>,
+    pool: &Pool,
+    to: &Arc<BlockPoolSlice>,
+    id: i64,
+    copy: FinalReplica,
+) -> Result<(), StoreError> {
+    let target = Pair::finalized(&to.paths, id, copy.generation_stamp);
+    let source = target.at(to.paths.lazy_persist_dir(id));
+    let path = source.data();
+    let work = move || file_pair::move_pair(&source, &target, true);
+    let class = IoClass::ClientWrite;
+    let moving = file_pair::on_disk_with_sync(to, class, IoOp::Rename, &path, true, work);
+    let moved = tokio::select! {
+        biased;
+        () = to.volume.gone.cancelled() => return Err(pool.volume_failed()),
+        moved = moving => moved,
+    };
+    moved.map_err(|error: IoError| {
+        let missing = error.kind() == IoErrorKind::NotFound;
+        let block = Block::new(id, copy.generation_stamp, copy.len);
+        let error = StoreError::io(format!("moving the copy of replica {block}"), error);
+        if missing {
+            to.used.sub(footprint(copy.len, None));
+            return error;
+        }
+        examine(store, &to.volume, error)
+    })
+}
+
+/// Tells of a replica whose storage is another one now. A NameNode that hears of it takes the one
+/// of the same node away, so nothing is told of that.
+pub(super) async fn tell_found(
+    store: &StoreState,
+    pool: &Pool,
+    to: &BlockPoolSlice,
+    id: i64,
+    copy: FinalReplica,
+) {
+    let event = StoreEvent::Found {
+        block: pool.extended(Block::new(id, copy.generation_stamp, copy.len)),
+        storage: to.volume.info.clone(),
+    };
+    // The node stops listening only when it ends.
+    let _ = store.events.send(event).await;
 }

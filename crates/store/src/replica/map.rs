@@ -15,7 +15,7 @@ use super::kept_open::{Forgotten, OpenFiles, OpenReplicas};
 use super::live::{LiveReplica, ReplicaDir};
 use super::locked_memory::LockedRoom;
 use super::memory_counts::LazyPersist;
-use super::memory_replicas::MemoryReplicas;
+use super::memory_replicas::{MemoryReplicas, Now};
 use super::watched::{ReplicaMarks, WatchedReplicas};
 
 /// Number of shards: enough that writers on all cores seldom meet.
@@ -73,6 +73,16 @@ impl Slot {
         match self {
             Self::Finalized(_) => ReplicaDir::Finalized,
             Self::Live(r) => r.status().place,
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            volume: self.volume(),
+            finalized: match self {
+                Self::Finalized(replica) => Some(*replica),
+                Self::Live(_) => None,
+            },
         }
     }
 
@@ -193,7 +203,7 @@ impl ReplicaMap {
             std::collections::hash_map::Entry::Occupied(there) => Err(there.get().clone()),
             std::collections::hash_map::Entry::Vacant(free) => {
                 let slot = free.insert(slot);
-                drop(self.in_memory.changed(id, Some(slot)));
+                drop(self.in_memory.changed(id, Some(slot.now())));
                 Ok(())
             }
         }
@@ -277,7 +287,7 @@ impl ReplicaMap {
         LetGo {
             _open: self.open.forget(id),
             _cached: self.cached.forget(id),
-            _room: self.in_memory.changed(id, now),
+            _room: self.in_memory.changed(id, now.map(Slot::now)),
         }
     }
 

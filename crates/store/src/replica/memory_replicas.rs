@@ -15,7 +15,6 @@ use hayloft_io::locks;
 
 use super::finalized::FinalReplica;
 use super::locked_memory::LockedRoom;
-use super::map::Slot;
 use super::memory_counts::LazyPersist;
 
 /// Gives each use of a replica a number, whichever pool or store it is of.
@@ -58,6 +57,15 @@ struct Entry {
     replica: Option<FinalReplica>,
     /// Its second copy: the volume is that of the copy.
     copy: Option<FinalReplica>,
+}
+
+/// What a block is from here on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    /// Number of the volume of its replica.
+    pub volume: u16,
+    /// The replica, when it is finalized.
+    pub finalized: Option<FinalReplica>,
 }
 
 /// A replica that has a second copy.
@@ -192,16 +200,13 @@ impl MemoryReplicas {
 
     /// The block changes to what is given. Called under the lock of its shard; what is given back
     /// is to be dropped without.
-    pub fn changed(&self, id: i64, now: Option<&Slot>) -> Option<LockedRoom> {
+    pub fn changed(&self, id: i64, now: Option<Now>) -> Option<LockedRoom> {
         if !self.is_active() {
             return None;
         }
         let mut replicas = self.lock();
-        let now = now.filter(|slot| replicas.volumes.contains(&slot.volume()));
-        let finalized = match now {
-            Some(Slot::Finalized(replica)) => Some(*replica),
-            _ => None,
-        };
+        let now = now.filter(|now| replicas.volumes.contains(&now.volume));
+        let finalized = now.and_then(|now| now.finalized);
         let known = replicas.by_id.get(&id);
         if finalized.is_some() && known.and_then(|entry| entry.replica) == finalized {
             return None;

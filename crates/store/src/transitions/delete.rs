@@ -9,6 +9,8 @@
 //! Power loss may undo a rename: the replica is then found and reported again, and the NameNode
 //! orders its deletion again.
 
+mod stale_copies;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +25,6 @@ use super::{run_commit_rounds, to_trash};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DELETING;
 use crate::layout::names;
-use crate::lazy_persist;
 use crate::protection::ReplicaChange;
 use crate::replica::block_pool::Pool;
 use crate::replica::live::directory;
@@ -33,6 +34,8 @@ use crate::transitions::check_volume::examine;
 use crate::transitions::stop_writer::{Stopped, stop_writer};
 use crate::types::StoreEvent;
 use crate::volume::{BlockPoolSlice, Volume};
+
+pub(crate) use stale_copies::{delete_copy, delete_stale};
 
 /// Deletes that may wait for the lanes of a volume; further deletes of that volume wait.
 const WAITING_MAX: usize = 16 * 1024;
@@ -166,7 +169,7 @@ pub async fn discard(
     }
     pool.map.remove(id);
     // Before the replica: one that was told as deleted does not come back from its copy.
-    lazy_persist::delete_stale(store, pool, id).await;
+    delete_stale(store, pool, id).await;
     discard_files(store, pool, &slice, place, slot.block(id), tell).await
 }
 

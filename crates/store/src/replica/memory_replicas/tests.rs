@@ -14,8 +14,11 @@ fn finalized(stamp: u64, volume: u16) -> FinalReplica {
     }
 }
 
-fn in_map(stamp: u64, volume: u16) -> Slot {
-    Slot::Finalized(finalized(stamp, volume))
+fn in_map(stamp: u64, volume: u16) -> Now {
+    Now {
+        volume,
+        finalized: Some(finalized(stamp, volume)),
+    }
 }
 
 fn memory() -> MemoryReplicas {
@@ -26,7 +29,7 @@ fn memory() -> MemoryReplicas {
 
 /// A replica with a second copy.
 fn persist(memory: &MemoryReplicas, id: i64) {
-    assert!(memory.changed(id, Some(&in_map(1, RAM))).is_none());
+    assert!(memory.changed(id, Some(in_map(1, RAM))).is_none());
     let replica = finalized(1, RAM);
     assert!(memory.persist(id, &replica, finalized(1, DISK)));
 }
@@ -38,14 +41,14 @@ fn the_room_shrinks_to_the_replica_and_goes_with_it() {
     let memory = memory();
     let room = node.reserve_in_memory(50 * page).expect("there is room");
     memory.begin(7, room);
-    assert!(memory.changed(7, Some(&in_map(1, RAM))).is_none());
+    assert!(memory.changed(7, Some(in_map(1, RAM))).is_none());
     assert_eq!(node.now().used, 5000_u64.next_multiple_of(page));
     drop(memory.changed(7, None));
     assert_eq!(node.now().used, 0);
     // On another volume it is out of memory, too.
     let room = node.reserve_in_memory(page).expect("there is room");
     memory.begin(8, room);
-    drop(memory.changed(8, Some(&in_map(1, DISK))));
+    drop(memory.changed(8, Some(in_map(1, DISK))));
     assert_eq!(node.now().used, 0);
     assert!(memory.waiting(9).is_empty());
 }
@@ -54,7 +57,7 @@ fn the_room_shrinks_to_the_replica_and_goes_with_it() {
 fn what_was_used_longest_ago_leaves_first_and_only_when_it_is_persisted() {
     let memory = memory();
     for id in [1, 2, 3] {
-        memory.changed(id, Some(&in_map(1, RAM)));
+        memory.changed(id, Some(in_map(1, RAM)));
     }
     assert!(memory.least_recent().is_none());
     assert_eq!(memory.waiting(9), [1, 2, 3]);
@@ -81,11 +84,11 @@ fn a_copy_of_what_has_changed_is_stale() {
         persist(&memory, id);
     }
     // The same again is no change.
-    memory.changed(1, Some(&in_map(1, RAM)));
+    memory.changed(1, Some(in_map(1, RAM)));
     assert!(memory.stale_ids().is_empty());
-    memory.changed(1, Some(&in_map(2, RAM)));
+    memory.changed(1, Some(in_map(2, RAM)));
     memory.changed(2, None);
-    memory.changed(3, Some(&in_map(1, DISK)));
+    memory.changed(3, Some(in_map(1, DISK)));
     assert_eq!(memory.stale_ids(), [1, 2, 3]);
     assert_eq!(memory.waiting(9), [1]);
     assert!(memory.least_recent().is_none());
@@ -114,7 +117,7 @@ fn copies_leave_with_their_volume() {
 #[test]
 fn without_a_volume_in_memory_nothing_is_kept() {
     let memory = MemoryReplicas::new(Arc::default());
-    memory.changed(1, Some(&in_map(1, DISK)));
+    memory.changed(1, Some(in_map(1, DISK)));
     memory.touch(1);
     assert!(memory.waiting(9).is_empty() && memory.unpersisted(1).is_none());
     assert!(memory.lock().by_id.is_empty());
