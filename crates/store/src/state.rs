@@ -247,15 +247,31 @@ impl StoreState {
     ///
     /// Of a damaged replica the node hears only if its protection cannot mend it. Of one that
     /// memory has lost or damaged it hears that the copy on disk is served, if it has one. The
-    /// caller holds no latch of a block that is lost.
+    /// caller holds no latch of a block that is lost; of a damaged one it may.
     pub async fn send_event(self: &Arc<Self>, event: StoreEvent) {
-        if let StoreEvent::Corrupt { block, storage } | StoreEvent::Lost { block, storage } = &event
-            && storage.storage_type.is_transient()
-            && let Some(fall_back) = self.fall_back.get()
-            && fall_back(self, block, matches!(event, StoreEvent::Lost { .. })).await
-        {
-            return;
+        let Some(fall_back) = self.fall_back.get() else {
+            return self.pass_on(event).await;
+        };
+        match event {
+            StoreEvent::Lost { block, storage } if storage.storage_type.is_transient() => {
+                if !fall_back(self, &block, true).await {
+                    self.pass_on(StoreEvent::Lost { block, storage }).await;
+                }
+            }
+            StoreEvent::Corrupt { block, storage } if storage.storage_type.is_transient() => {
+                let (store, fall_back) = (Arc::clone(self), *fall_back);
+                self.tasks.spawn_here(async move {
+                    if !fall_back(&store, &block, false).await {
+                        store.pass_on(StoreEvent::Corrupt { block, storage }).await;
+                    }
+                });
+            }
+            event => self.pass_on(event).await,
         }
+    }
+
+    /// As [`send_event`](Self::send_event), of a replica that nothing on disk stands in for.
+    async fn pass_on(self: &Arc<Self>, event: StoreEvent) {
         let event = match (event, &self.protection) {
             (StoreEvent::Corrupt { block, storage }, Some(protection)) => {
                 protection.heal(self, block, storage, Damage::Certain);

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
 
-use super::second_copy::{put_in_place, settle_stale, tell_found};
+use super::second_copy::{is_in_lazy_persist, is_no_older, put_in_place, settle_stale, tell_found};
 use crate::error::StoreError;
 use crate::replica::block_pool::Pool;
 use crate::replica::memory_replicas::Persisted;
@@ -27,7 +27,7 @@ pub(super) async fn evict_least_recent(store: &Arc<StoreState>) -> bool {
     let Some((_, id, pool)) = candidates.min_by_key(|(last_use, ..)| *last_use) else {
         return false;
     };
-    match evict(store, &pool, id).await {
+    match evict(store, &pool, id, Why::Room).await {
         Ok(evicted) => {
             if evicted.is_none() {
                 debug!(pool = %pool.id(), id, "a replica changed before it left memory");
@@ -57,9 +57,11 @@ pub(super) fn fall_back<'a>(
         };
         let id = block.block.id;
         let fallen = match pool.map.in_memory.persisted(id) {
-            Some(_) => evict(store, &pool, id).await,
-            None if pool.map.in_memory.has_stale(id) => settle_stale(store, &pool, id).await,
-            None => return lost && is_on_disk(store, &pool, id).await,
+            Some(_) => evict(store, &pool, id, Why::Bad).await,
+            None if lost && pool.map.in_memory.has_stale(id) => {
+                settle_stale(store, &pool, id, Some(block.block)).await
+            }
+            None => return lost && is_on_disk(store, &pool, block.block).await,
         };
         match fallen {
             Ok(Some(replica)) => {
@@ -78,14 +80,24 @@ pub(super) fn fall_back<'a>(
 }
 
 /// Whether a replica that memory has lost left it for the disk at the same time: it is here.
-async fn is_on_disk(store: &StoreState, pool: &Pool, id: i64) -> bool {
+async fn is_on_disk(store: &StoreState, pool: &Pool, lost: Block) -> bool {
     if !pool.map.in_memory.is_active() || store.ending.is_cancelled() {
         return false;
     }
-    let _latch = pool.latches.acquire(id).await;
-    let there = pool.map.get(id).and_then(|slot| slot.complete());
+    let _latch = pool.latches.acquire(lost.id).await;
+    let there = pool.map.get(lost.id).and_then(|slot| slot.complete());
+    let there = there.filter(|replica| is_no_older(replica, lost));
     let slice = there.and_then(|replica| pool.slice(replica.volume).ok());
     slice.is_some_and(|slice| !slice.volume.info.storage_type.is_transient())
+}
+
+/// Why a replica leaves memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Others want its room.
+    Room,
+    /// Memory has lost or damaged it.
+    Bad,
 }
 
 /// Makes the second copy of a replica the replica, and frees the memory. `None` when it has no
@@ -97,6 +109,7 @@ async fn evict(
     store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
+    why: Why,
 ) -> Result<Option<FinalReplica>, StoreError> {
     let latch = pool.latches.acquire(id).await;
     let Some(persisted) = pool.map.in_memory.take_copy(id) else {
@@ -105,15 +118,24 @@ async fn evict(
     let Persisted { replica, copy, .. } = persisted;
     let to = pool.slice(copy.volume)?;
     let placed = put_in_place(store, pool, &to, id, copy).await;
-    // What is left of it is in the way of another one.
-    placed.inspect_err(|_| pool.map.in_memory.keep_stale(id, copy))?;
+    if let Err(error) = placed {
+        // Where it lies whole as before it stays the copy. Else what is left of it is in the way of
+        // another one.
+        let whole = is_in_lazy_persist(pool, &to, id, copy).await;
+        if !(whole && pool.persist(id, &replica, copy)) {
+            pool.map.in_memory.keep_stale(id, copy);
+        }
+        return Err(error);
+    }
     let (there, now) = (Slot::Finalized(replica), Slot::Finalized(copy));
     if !pool.put_instead(id, &there, now)? {
         // Its volume took it out of the map without the latch: what is left is the copy.
         pool.put(id, Slot::Finalized(copy))?;
     }
-    let counts = &store.lazy.counts;
-    counts.evicted(persisted.was_read, persisted.age);
+    if why == Why::Room {
+        let counts = &store.lazy.counts;
+        counts.evicted(persisted.was_read, persisted.age);
+    }
     if let Ok(from) = pool.slice(replica.volume) {
         let block = Block::new(id, replica.generation_stamp, replica.len);
         let freed = delete::delete_now(store, pool, &from, block);
@@ -126,7 +148,8 @@ async fn evict(
             }
         }
     }
-    drop(latch);
+    // Before another task may delete it and tell of that.
     tell_found(store, pool, &to, id, copy).await;
+    drop(latch);
     Ok(Some(copy))
 }

@@ -49,8 +49,9 @@ async fn run(store: Arc<StoreState>) {
             () = tokio::time::sleep_until(due) => {}
         }
         for pool in store.pools() {
+            take_room(&store, &pool);
             for id in pool.map.in_memory.stale_ids() {
-                let settled = settle_stale(&store, &pool, id).await;
+                let settled = settle_stale(&store, &pool, id, None).await;
                 if let Err(error) = settled {
                     warn!(pool = %pool.id(), id, %error, "cannot settle the copy of a replica \
                         that was in memory");
@@ -126,7 +127,6 @@ pub(crate) async fn persist_one(
     let Some((replica, _)) = pool.map.in_memory.unpersisted(id) else {
         return Ok(false);
     };
-    take_room(store, pool, id);
     let from = pool.slice(replica.volume)?;
     let mut tried = Tried::default();
     loop {
@@ -154,11 +154,11 @@ pub(crate) async fn persist_one(
     }
 }
 
-/// A replica that an earlier process left in memory gets its room of the budget, if there is some.
-fn take_room(store: &StoreState, pool: &Pool, id: i64) {
-    if let Some(len) = pool.map.in_memory.lacks_room(id)
-        && let Some(room) = store.cache.reserve_in_memory(len)
-    {
+/// Replicas that an earlier process left in memory get their room of the budget, also beyond it:
+/// nothing new has room then until some of them have left.
+fn take_room(store: &StoreState, pool: &Pool) {
+    for (id, len) in pool.map.in_memory.without_room() {
+        let room = store.cache.take_in_memory(len);
         drop(pool.map.in_memory.give_room(id, room));
     }
 }
@@ -226,7 +226,7 @@ async fn copy_to(
         debug!(%block, "memory lost a replica while it was copied");
         pool.map.in_memory.keep_stale(id, copy);
         drop(latch);
-        settle_stale(store, pool, id).await?;
+        settle_stale(store, pool, id, None).await?;
         return Ok(false);
     }
     let waited = since.map(|(_, waited)| waited).unwrap_or_default();

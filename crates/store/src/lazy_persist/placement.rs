@@ -1,6 +1,7 @@
 //! Which new replica goes to memory, and what leaves for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hayloft_io::in_pages;
 
@@ -11,6 +12,9 @@ use crate::state::StoreState;
 
 /// Replicas that leave for a new one at most, as with Apache's node.
 const EVICTIONS_MAX: usize = 3;
+
+/// How long a client's new replica waits for one to leave.
+const EVICTION_LIMIT: Duration = Duration::from_secs(2);
 
 /// Room in memory for a replica that may become `bytes` long; `None`: it goes to disk. As with
 /// Apache's node `bytes` are whole pages, and what was used longest ago leaves while the budget has
@@ -23,9 +27,8 @@ pub(crate) async fn place(
     bytes: u64,
 ) -> Option<LockedRoom> {
     let room = find_room(store, pool, bytes).await;
-    match room {
-        Some(_) => store.lazy.counts.placed(),
-        None => store.lazy.counts.fell_back(),
+    if room.is_none() {
+        store.lazy.counts.fell_back();
     }
     room
 }
@@ -40,11 +43,22 @@ async fn find_room(store: &Arc<StoreState>, pool: &Arc<Pool>, bytes: u64) -> Opt
             return room;
         }
         drop(room);
-        if evictions == EVICTIONS_MAX || !evict_least_recent(store).await {
+        if evictions == EVICTIONS_MAX || !evict_in_time(store).await {
             break;
         }
     }
     None
+}
+
+/// Whether a replica left soon. A disk that gives no answer keeps no client waiting: the eviction
+/// goes on behind it, and the new replica goes to disk.
+async fn evict_in_time(store: &Arc<StoreState>) -> bool {
+    let of_task = Arc::clone(store);
+    let evicting = store
+        .tasks
+        .spawn_here(async move { evict_least_recent(&of_task).await });
+    let evicted = tokio::time::timeout(EVICTION_LIMIT, evicting).await;
+    matches!(evicted, Ok(Ok(true)))
 }
 
 /// Whether an empty memory would have room: else nothing leaves in vain.

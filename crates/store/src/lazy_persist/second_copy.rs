@@ -20,7 +20,8 @@ use crate::volume::{BlockPoolSlice, footprint};
 pub(super) const PLACE: ReplicaDir = ReplicaDir::LazyPersist;
 
 /// Does with the stale copies of a block what is to be done: where the block has no replica any
-/// more, the newest becomes the replica, which is given back. Takes the latch.
+/// more, the newest becomes the replica, which is given back, unless it is older than what is
+/// `wanted`. Takes the latch.
 ///
 /// # Errors
 /// What the disk said.
@@ -28,12 +29,13 @@ pub(super) async fn settle_stale(
     store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
+    wanted: Option<Block>,
 ) -> Result<Option<FinalReplica>, StoreError> {
     let latch = pool.latches.acquire(id).await;
     let mut copies = pool.map.in_memory.take_stale(id);
     copies.sort_by_key(|copy| (copy.generation_stamp, copy.len));
     let newest = match pool.map.get(id) {
-        None => copies.pop(),
+        None => copies.pop_if(|copy| wanted.is_none_or(|block| is_no_older(copy, block))),
         Some(_) => None,
     };
     for copy in copies {
@@ -46,9 +48,15 @@ pub(super) async fn settle_stale(
     let placed = put_in_place(store, pool, &to, id, copy).await;
     placed.inspect_err(|_| pool.map.in_memory.keep_stale(id, copy))?;
     pool.put(id, Slot::Finalized(copy))?;
-    drop(latch);
+    // Before another task may delete it and tell of that.
     tell_found(store, pool, &to, id, copy).await;
+    drop(latch);
     Ok(Some(copy))
+}
+
+/// Whether a replica on disk is what memory has lost, or newer.
+pub(super) fn is_no_older(replica: &FinalReplica, lost: Block) -> bool {
+    (replica.generation_stamp, replica.len) >= (lost.generation_stamp, lost.num_bytes)
 }
 
 /// Moves the files of a copy to `finalized`, durably.
@@ -80,6 +88,29 @@ pub(super) async fn put_in_place(
         }
         examine(store, &to.volume, error)
     })
+}
+
+/// Whether both files of a copy lie where the lazy writer put them.
+pub(super) async fn is_in_lazy_persist(
+    pool: &Pool,
+    to: &Arc<BlockPoolSlice>,
+    id: i64,
+    copy: FinalReplica,
+) -> bool {
+    let source = Pair::finalized(&to.paths, id, copy.generation_stamp);
+    let source = source.at(to.paths.lazy_persist_dir(id));
+    let path = source.data();
+    let look = move || {
+        source.data().symlink_metadata()?;
+        source.meta().symlink_metadata().map(drop)
+    };
+    let class = IoClass::ClientWrite;
+    let looking = file_pair::on_disk(to, class, IoOp::Stat, &path, look);
+    tokio::select! {
+        biased;
+        () = to.volume.gone.cancelled() => false,
+        there = looking => there.is_ok() && pool.slice(copy.volume).is_ok(),
+    }
 }
 
 /// Tells of a replica whose storage is another one now. A NameNode that hears of it takes the one

@@ -123,6 +123,19 @@ impl NodeCache {
         self.reserve_for(Kind::InMemory, bytes.max(1))
     }
 
+    /// Room for a replica that is in memory already, also beyond the limit: what comes later has
+    /// none then.
+    pub(crate) fn take_in_memory(self: &Arc<Self>, bytes: u64) -> LockedRoom {
+        let bytes = in_pages(bytes.max(1));
+        self.budget.used.fetch_add(bytes, Ordering::Relaxed);
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        LockedRoom {
+            node: Arc::clone(self),
+            bytes,
+            kind: Kind::InMemory,
+        }
+    }
+
     fn reserve_for(self: &Arc<Self>, kind: Kind, bytes: u64) -> Option<LockedRoom> {
         let bytes = in_pages(bytes);
         self.budget.take(bytes, kind).then(|| {
@@ -181,6 +194,16 @@ impl LockedRoom {
         self.bytes -= more;
         self.node.used.fetch_sub(more, Ordering::Relaxed);
         self.node.budget.used.fetch_sub(more, Ordering::Relaxed);
+    }
+
+    /// Bytes that it lacks for a replica of so many, whose pages all count.
+    pub(super) fn missing_for(&self, bytes: u64) -> u64 {
+        in_pages(bytes.max(1)).saturating_sub(self.bytes)
+    }
+
+    /// Takes in another one of the same kind.
+    pub(super) fn absorb(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
     }
 }
 

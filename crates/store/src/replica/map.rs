@@ -232,7 +232,7 @@ impl ReplicaMap {
 
     /// The files of this finalized replica, when they are open. A reader asks for them.
     pub(crate) fn open_files(&self, id: i64, replica: &FinalReplica) -> Option<OpenFiles> {
-        self.in_memory.touch(id);
+        self.in_memory.touch(id, replica.volume);
         self.open.find(id, replica)
     }
 

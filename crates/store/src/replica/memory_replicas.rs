@@ -24,12 +24,18 @@ fn next_use() -> u64 {
     USES.fetch_add(1, Ordering::Relaxed)
 }
 
+fn mark_of(volume: u16) -> u64 {
+    1 << (volume % 64)
+}
+
 /// The replicas of a pool on `RAM_DISK` volumes, by block id.
 #[derive(Debug)]
 pub(crate) struct MemoryReplicas {
     all: Arc<LazyPersist>,
     /// The pool has had a `RAM_DISK` volume: without one nothing is looked at.
     active: AtomicBool,
+    /// Of the numbers of these volumes, the last six bits: reads of others take no lock.
+    marks: AtomicU64,
     replicas: Mutex<Replicas>,
 }
 
@@ -42,7 +48,8 @@ struct Replicas {
     waiting: BTreeSet<(u64, i64)>,
     /// Those with one, by the number of their last use.
     persisted: BTreeSet<(u64, i64)>,
-    stale: Vec<(i64, FinalReplica)>,
+    /// Copies that are no longer those of their replicas.
+    stale: HashMap<i64, Vec<FinalReplica>>,
 }
 
 #[derive(Debug)]
@@ -53,6 +60,8 @@ struct Entry {
     first_use: u64,
     last_use: u64,
     was_read: bool,
+    /// Its bytes were counted as written.
+    was_counted: bool,
     /// What the map has, once it is finalized.
     replica: Option<FinalReplica>,
     /// Its second copy: the volume is that of the copy.
@@ -89,6 +98,7 @@ impl Entry {
             first_use: 0,
             last_use: 0,
             was_read: false,
+            was_counted: false,
             replica: None,
             copy: None,
         }
@@ -102,6 +112,10 @@ impl Replicas {
         self.waiting.remove(&(entry.first_use, id));
         self.persisted.remove(&(entry.last_use, id));
         entry.copy.take()
+    }
+
+    fn make_stale(&mut self, id: i64, copy: FinalReplica) {
+        self.stale.entry(id).or_default().push(copy);
     }
 
     /// What is known of a replica that has a second copy.
@@ -132,6 +146,7 @@ impl MemoryReplicas {
         Self {
             all,
             active: AtomicBool::new(false),
+            marks: AtomicU64::new(0),
             replicas: Mutex::default(),
         }
     }
@@ -148,6 +163,7 @@ impl MemoryReplicas {
     /// A `RAM_DISK` volume joins.
     pub fn volume_joins(&self, volume: u16) {
         self.lock().volumes.insert(volume);
+        self.marks.fetch_or(mark_of(volume), Ordering::Relaxed);
         self.active.store(true, Ordering::Relaxed);
     }
 
@@ -158,7 +174,10 @@ impl MemoryReplicas {
         }
         let mut replicas = self.lock();
         replicas.volumes.remove(&volume);
-        replicas.stale.retain(|(_, copy)| copy.volume != volume);
+        replicas.stale.retain(|_, copies| {
+            copies.retain(|copy| copy.volume != volume);
+            !copies.is_empty()
+        });
         let there = |entry: &Entry| entry.copy.is_some_and(|copy| copy.volume == volume);
         let lost = replicas.by_id.iter().filter(|(_, entry)| there(entry));
         let lost: Vec<i64> = lost.map(|(id, _)| *id).collect();
@@ -182,11 +201,37 @@ impl MemoryReplicas {
         self.is_active() && self.lock().by_id.get(&id).is_some_and(|e| e.room.is_some())
     }
 
-    /// Whether a finalized replica has no room of the budget yet: an earlier process left it.
-    pub fn lacks_room(&self, id: i64) -> Option<u64> {
+    /// Finalized replicas that have no room of the budget, with their lengths: an earlier process
+    /// left them.
+    pub fn without_room(&self) -> Vec<(i64, u64)> {
+        if !self.is_active() {
+            return Vec::new();
+        }
         let replicas = self.lock();
-        let entry = replicas.by_id.get(&id).filter(|e| e.room.is_none())?;
-        entry.replica.map(|replica| replica.len)
+        let lacking = replicas.by_id.iter().filter(|(_, e)| e.room.is_none());
+        lacking
+            .filter_map(|(id, entry)| Some((*id, entry.replica?.len)))
+            .collect()
+    }
+
+    /// Bytes of whole pages that a replica lacks which is to become so long. None is missing where
+    /// it is no replica in memory.
+    pub fn missing_room(&self, id: i64, len: u64) -> u64 {
+        let replicas = self.lock();
+        let room = replicas.by_id.get(&id).and_then(|e| e.room.as_ref());
+        room.map_or(0, |room| room.missing_for(len))
+    }
+
+    /// More room for a replica. It is given back where the replica has left.
+    pub fn add_room(&self, id: i64, more: LockedRoom) -> Option<LockedRoom> {
+        let mut replicas = self.lock();
+        match replicas.by_id.get_mut(&id).and_then(|e| e.room.as_mut()) {
+            Some(room) => {
+                room.absorb(more);
+                None
+            }
+            None => Some(more),
+        }
     }
 
     /// Gives a replica its room. It is given back when it needs none.
@@ -200,6 +245,9 @@ impl MemoryReplicas {
 
     /// The block changes to what is given. Called under the lock of its shard; what is given back
     /// is to be dropped without.
+    ///
+    /// While a replica is written or recovered its copy is kept: what comes of it may be what it
+    /// was.
     pub fn changed(&self, id: i64, now: Option<Now>) -> Option<LockedRoom> {
         if !self.is_active() {
             return None;
@@ -211,27 +259,47 @@ impl MemoryReplicas {
         if finalized.is_some() && known.and_then(|entry| entry.replica) == finalized {
             return None;
         }
-        let is_new = known.is_none();
-        if let Some(copy) = replicas.unlist(id) {
-            replicas.stale.push((id, copy));
-            self.all.wake.notify_one();
-        }
+        let copy = replicas.unlist(id);
         if now.is_none() {
+            if let Some(copy) = copy {
+                replicas.make_stale(id, copy);
+                self.all.wake.notify_one();
+            }
             return replicas.by_id.remove(&id).and_then(|entry| entry.room);
         }
         let entry = replicas.by_id.entry(id).or_insert_with(|| Entry::new(None));
         entry.replica = finalized;
-        let replica = finalized?;
-        if !is_new {
-            self.all.counts.bytes_written(replica.len);
-        }
+        let Some(replica) = finalized else {
+            entry.copy = copy;
+            return None;
+        };
         if let Some(room) = &mut entry.room {
             room.shrink_to(replica.len);
         }
-        (entry.since, entry.was_read) = (Instant::now(), false);
+        if entry.room.is_none() {
+            self.all.wake.notify_one();
+        } else if !std::mem::replace(&mut entry.was_counted, true) {
+            self.all.counts.bytes_written(replica.len);
+        }
         let number = next_use();
         (entry.first_use, entry.last_use) = (number, number);
-        replicas.waiting.insert((number, id));
+        let is_of = |copy: &FinalReplica| {
+            (copy.generation_stamp, copy.len) == (replica.generation_stamp, replica.len)
+        };
+        match copy {
+            Some(copy) if is_of(&copy) => {
+                entry.copy = Some(copy);
+                replicas.persisted.insert((number, id));
+            }
+            stale => {
+                (entry.since, entry.was_read) = (Instant::now(), false);
+                replicas.waiting.insert((number, id));
+                if let Some(copy) = stale {
+                    replicas.make_stale(id, copy);
+                    self.all.wake.notify_one();
+                }
+            }
+        }
         None
     }
 
@@ -278,9 +346,9 @@ impl MemoryReplicas {
         true
     }
 
-    /// A reader asks for a replica.
-    pub fn touch(&self, id: i64) {
-        if !self.is_active() {
+    /// A reader asks for a replica of a volume.
+    pub fn touch(&self, id: i64, volume: u16) {
+        if self.marks.load(Ordering::Relaxed) & mark_of(volume) == 0 {
             return;
         }
         let mut replicas = self.lock();
@@ -321,12 +389,12 @@ impl MemoryReplicas {
 
     /// Whether a block has copies that are no longer those of its replica.
     pub fn has_stale(&self, id: i64) -> bool {
-        self.is_active() && self.lock().stale.iter().any(|(of, _)| *of == id)
+        self.is_active() && self.lock().stale.contains_key(&id)
     }
 
     /// A copy was made of a replica that is not there any more.
     pub fn keep_stale(&self, id: i64, copy: FinalReplica) {
-        self.lock().stale.push((id, copy));
+        self.lock().make_stale(id, copy);
     }
 
     /// Takes those of a block.
@@ -334,9 +402,7 @@ impl MemoryReplicas {
         if !self.is_active() {
             return Vec::new();
         }
-        let mut replicas = self.lock();
-        let taken = replicas.stale.extract_if(.., |(of, _)| *of == id);
-        taken.map(|(_, copy)| copy).collect()
+        self.lock().stale.remove(&id).unwrap_or_default()
     }
 
     /// The blocks that have such copies.
@@ -344,7 +410,7 @@ impl MemoryReplicas {
         if !self.is_active() {
             return Vec::new();
         }
-        self.lock().stale.iter().map(|(id, _)| *id).collect()
+        self.lock().stale.keys().copied().collect()
     }
 
     /// Whether second copies lie on a volume.
@@ -354,7 +420,7 @@ impl MemoryReplicas {
         }
         let replicas = self.lock();
         let copies = replicas.by_id.values().filter_map(|entry| entry.copy);
-        let stale = replicas.stale.iter().map(|(_, copy)| *copy);
+        let stale = replicas.stale.values().flatten().copied();
         copies.chain(stale).any(|copy| copy.volume == volume)
     }
 }

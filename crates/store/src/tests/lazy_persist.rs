@@ -175,6 +175,28 @@ async fn whole_pages_go_to_memory_while_the_budget_has_room() {
 }
 
 #[tokio::test]
+async fn a_replica_longer_than_was_said_takes_more_room_or_goes_to_disk() {
+    let node = node(2).await;
+    let page = in_pages(1);
+    let write = async |id, pages: u64| {
+        let created = node.store.create_rbw(&block(id, 1001, 0), lazy(page));
+        let mut writer = created.await.expect("creates");
+        assert_eq!(writer.storage().storage_type, StorageType::RamDisk);
+        writer.set_checksum(crc32c()).await.expect("header");
+        let bytes = usize::try_from(pages * page).expect("small");
+        writer.write(vec![packet(0, bytes)]).await.expect("writes");
+        writer.finalize().await.expect("finalizes");
+        node.check(id, 1001, bytes).await;
+    };
+    write(1, 2).await;
+    assert_eq!(node.store.cache_use().used, 2 * page);
+    assert_eq!(node.storage_of(1), Some(StorageType::RamDisk));
+    write(2, 3).await;
+    assert_eq!(node.storage_of(2), Some(StorageType::Disk));
+    assert_eq!(node.store.cache_use().used, 2 * page);
+}
+
+#[tokio::test]
 async fn without_memory_set_aside_nothing_goes_there() {
     let node = node(0).await;
     assert_eq!(node.put_lazy(1).await, StorageType::Disk);

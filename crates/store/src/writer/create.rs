@@ -63,7 +63,10 @@ pub async fn create_rbw(
                 pool.map.in_memory.abandon(new.id);
                 return Err(error);
             }
-            created => return created,
+            created => {
+                store.lazy.counts.placed();
+                return created;
+            }
         }
     }
     create(&store, &pool, &new).await

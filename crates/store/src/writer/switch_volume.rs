@@ -91,14 +91,12 @@ impl ReplicaWriter {
         }
         tried.failed(&self.live.slice, self.live.block(), error);
         let status = self.live.snapshot();
-        let storage_type = match self.pool.map.in_memory.has_room(self.live.id) {
+        let mut storage_type = self.live.slice.volume.info.storage_type;
+        if storage_type.is_transient() {
             // It was to go to disk later: it does so now.
-            true => {
-                self.store.lazy.counts.fell_back();
-                StorageType::Disk
-            }
-            false => self.live.slice.volume.info.storage_type,
-        };
+            self.store.lazy.counts.fell_back();
+            storage_type = StorageType::Disk;
+        }
         let new = NewReplica {
             id: self.live.id,
             storage_type,

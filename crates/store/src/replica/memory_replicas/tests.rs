@@ -67,7 +67,7 @@ fn what_was_used_longest_ago_leaves_first_and_only_when_it_is_persisted() {
     assert!(memory.waiting(9).is_empty());
     let least = || memory.least_recent().map(|(_, id)| id);
     assert_eq!(least(), Some(1));
-    memory.touch(1);
+    memory.touch(1, RAM);
     assert_eq!(least(), Some(2));
     let taken = memory.take_copy(2).expect("has one");
     assert_eq!((taken.copy, taken.was_read), (finalized(1, DISK), false));
@@ -89,7 +89,9 @@ fn a_copy_of_what_has_changed_is_stale() {
     memory.changed(1, Some(in_map(2, RAM)));
     memory.changed(2, None);
     memory.changed(3, Some(in_map(1, DISK)));
-    assert_eq!(memory.stale_ids(), [1, 2, 3]);
+    let mut stale = memory.stale_ids();
+    stale.sort_unstable();
+    assert_eq!(stale, [1, 2, 3]);
     assert_eq!(memory.waiting(9), [1]);
     assert!(memory.least_recent().is_none());
     assert!(memory.has_stale(2) && memory.has_copies_on(DISK));
@@ -118,7 +120,44 @@ fn copies_leave_with_their_volume() {
 fn without_a_volume_in_memory_nothing_is_kept() {
     let memory = MemoryReplicas::new(Arc::default());
     memory.changed(1, Some(in_map(1, DISK)));
-    memory.touch(1);
+    memory.touch(1, RAM);
     assert!(memory.waiting(9).is_empty() && memory.unpersisted(1).is_none());
     assert!(memory.lock().by_id.is_empty());
+}
+
+#[test]
+fn a_replica_that_is_recovered_keeps_its_copy_until_it_is_another() {
+    let memory = memory();
+    let live = Now {
+        volume: RAM,
+        finalized: None,
+    };
+    for id in [1, 2, 3] {
+        persist(&memory, id);
+        memory.changed(id, Some(live));
+    }
+    assert!(memory.stale_ids().is_empty() && memory.has_copies_on(DISK));
+    assert!(memory.least_recent().is_none() && memory.waiting(9).is_empty());
+    memory.changed(1, Some(in_map(1, RAM)));
+    assert!(memory.persisted(1).is_some());
+    memory.changed(2, Some(in_map(2, RAM)));
+    assert_eq!((memory.stale_ids(), memory.waiting(9)), (vec![2], vec![2]));
+    memory.changed(3, None);
+    assert!(memory.has_stale(3));
+}
+
+#[test]
+fn what_an_earlier_process_left_has_room_beyond_the_limit() {
+    let page = hayloft_io::in_pages(1);
+    let node = Arc::new(NodeCache::new(Arc::new(LockedBudget::new(page, 1))));
+    let memory = memory();
+    memory.changed(7, Some(in_map(1, RAM)));
+    assert_eq!(memory.without_room(), [(7, 5000)]);
+    assert!(memory.give_room(7, node.take_in_memory(5000)).is_none());
+    assert!(memory.without_room().is_empty());
+    assert_eq!(node.now().used, 5000_u64.next_multiple_of(page));
+    assert!(node.reserve_in_memory(1).is_none());
+    drop(memory.changed(7, None));
+    assert_eq!(node.now().used, 0);
+    assert!(node.reserve_in_memory(1).is_some());
 }

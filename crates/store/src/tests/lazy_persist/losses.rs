@@ -121,3 +121,44 @@ async fn a_copy_that_is_gone_keeps_the_replica_in_memory() {
     node.check(1, 1001, len()).await;
     assert_eq!(node.storage_of(1), Some(StorageType::Disk));
 }
+
+#[tokio::test]
+async fn damage_that_an_append_meets_is_mended_and_holds_nothing() {
+    let mut node = one_persisted().await;
+    let data = node.current(RAM).join("finalized/subdir0/subdir0/blk_1");
+    let mut damaged = bytes(0, len());
+    *damaged.last_mut().expect("some") ^= 1;
+    std::fs::write(data, damaged).expect("writes");
+    let wanted = block(1, 1001, 0);
+    let append = node.store.append(&wanted, 1002, len() as u64);
+    let appended = tokio::time::timeout(Duration::from_secs(10), append).await;
+    let kind = Node::error_of(appended.expect("ends"));
+    assert_eq!(kind, StoreErrorKind::Corrupt);
+    assert_eq!(node.found().await, (1, StorageType::Disk));
+    node.check(1, 1001, len()).await;
+}
+
+#[tokio::test]
+async fn a_copy_that_cannot_be_moved_stays_the_copy() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        ..lazy_config(dir.path(), 2)
+    };
+    let node = start_on(dir, 1, config).await;
+    node.put_lazy(1).await;
+    node.persist().await;
+    faults.add(FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Rename]));
+    let options = lazy(len() as u64);
+    let created = node.store.create_rbw(&block(2, 1001, 0), options).await;
+    let storage = created.expect("creates").storage();
+    assert_eq!(storage.storage_type, StorageType::Disk);
+    faults.clear();
+    assert_eq!(node.files(0, "lazypersist"), pair(1, 1001));
+    assert_eq!(node.use_now().persisted, 1);
+    // It leaves without another copy.
+    assert_eq!(node.put_lazy(3).await, StorageType::RamDisk);
+    assert_eq!(node.use_now().persisted, 1);
+    node.check(1, 1001, len()).await;
+}
