@@ -162,3 +162,18 @@ async fn a_copy_that_cannot_be_moved_stays_the_copy() {
     assert_eq!(node.use_now().persisted, 1);
     node.check(1, 1001, len()).await;
 }
+
+#[tokio::test]
+async fn what_is_left_of_a_copy_is_not_in_the_way_of_the_next() {
+    let node = node(3).await;
+    node.put_lazy(1).await;
+    node.persist().await;
+    let loaded = node.store.0.pool(&pool()).expect("loaded");
+    let in_memory = &loaded.map.in_memory;
+    let taken = in_memory.take_copy(1).expect("has one");
+    in_memory.keep_stale(1, taken.copy);
+    node.persist().await;
+    assert_eq!(node.use_now().persisted, 2);
+    assert_eq!(node.files(0, "lazypersist"), pair(1, 1001));
+    assert!(in_memory.persisted(1).is_some() && !in_memory.has_stale(1));
+}
