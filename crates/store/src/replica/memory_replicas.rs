@@ -196,11 +196,6 @@ impl MemoryReplicas {
         drop(self.lock().by_id.remove(&id));
     }
 
-    /// Whether a replica was placed in memory, and has its room.
-    pub fn has_room(&self, id: i64) -> bool {
-        self.is_active() && self.lock().by_id.get(&id).is_some_and(|e| e.room.is_some())
-    }
-
     /// Finalized replicas that have no room of the budget, with their lengths: an earlier process
     /// left them.
     pub fn without_room(&self) -> Vec<(i64, u64)> {

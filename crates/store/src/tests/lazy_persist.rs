@@ -179,7 +179,8 @@ async fn a_replica_longer_than_was_said_takes_more_room_or_goes_to_disk() {
     let node = node(2).await;
     let page = in_pages(1);
     let write = async |id, pages: u64| {
-        let created = node.store.create_rbw(&block(id, 1001, 0), lazy(page));
+        let wanted = block(id, 1001, 0);
+        let created = node.store.create_rbw(&wanted, lazy(page));
         let mut writer = created.await.expect("creates");
         assert_eq!(writer.storage().storage_type, StorageType::RamDisk);
         writer.set_checksum(crc32c()).await.expect("header");

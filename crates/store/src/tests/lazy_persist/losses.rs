@@ -152,8 +152,9 @@ async fn a_copy_that_cannot_be_moved_stays_the_copy() {
     faults.add(FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Rename]));
     let options = lazy(len() as u64);
     let created = node.store.create_rbw(&block(2, 1001, 0), options).await;
-    let storage = created.expect("creates").storage();
-    assert_eq!(storage.storage_type, StorageType::Disk);
+    let writer = created.expect("creates");
+    assert_eq!(writer.storage().storage_type, StorageType::Disk);
+    drop(writer);
     faults.clear();
     assert_eq!(node.files(0, "lazypersist"), pair(1, 1001));
     assert_eq!(node.use_now().persisted, 1);
