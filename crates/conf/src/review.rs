@@ -53,7 +53,8 @@ impl Configuration {
         lines
     }
 
-    /// A line for the directories on RAM disks: what an operator expects of them is not done.
+    /// A line for directories on RAM disks that no memory is set aside for: nothing is written
+    /// there.
     fn ram_disks(&self) -> Option<String> {
         let dirs = self.get(&keys::DATA_DIRS);
         let transient: Vec<String> = dirs
@@ -61,14 +62,15 @@ impl Configuration {
             .filter(|dir| dir.storage_type.is_transient())
             .map(ToString::to_string)
             .collect();
-        (!transient.is_empty()).then(|| {
+        let unused = !transient.is_empty() && self.get(&keys::MAX_LOCKED_MEMORY) == 0;
+        unused.then(|| {
             format!(
-                "{} ({}): {}: replicas there are not copied to disk, and are lost with the \
-                    memory; LAZY_PERSIST files are \
-                 written to DISK at once instead",
+                "{} ({}): {}: without {} LAZY_PERSIST files are written to DISK at once: set the \
+                    bytes of memory that they may take",
                 keys::DATA_DIRS.name(),
                 self.origin(keys::DATA_DIRS.name()),
-                transient.join(", ")
+                transient.join(", "),
+                keys::MAX_LOCKED_MEMORY.name()
             )
         })
     }
@@ -258,10 +260,13 @@ mod tests {
         let lines = config(&[("dfs.datanode.data.dir", "/a,[RAM_DISK]/b,[SSD]/c")]).warnings();
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(
-            lines[0].contains("[RAM_DISK]/b:") && lines[0].contains("not copied to disk"),
+            lines[0].contains("[RAM_DISK]/b:") && lines[0].contains("to DISK at once"),
             "{}",
             lines[0]
         );
+        let dirs = ("dfs.datanode.data.dir", "/a,[RAM_DISK]/b");
+        let lines = config(&[dirs, ("dfs.datanode.max.locked.memory", "65536")]).warnings();
+        assert!(lines.is_empty(), "{lines:?}");
     }
 
     #[test]

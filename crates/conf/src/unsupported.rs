@@ -70,7 +70,7 @@ impl Group {
 const SHORT_CIRCUIT: &str = "descriptors are passed over dfs.domain.socket.path, and shared memory \
     is in no file";
 const CACHING: &str = "replicas are cached in memory, not in persistent memory";
-const LAZY_PERSIST: &str = "LAZY_PERSIST files go to disk at once";
+const LAZY_PERSIST: &str = "the replica that was used longest ago leaves memory first";
 const HTTP: &str = "the web port has no such setting yet";
 const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
 const RECONNECT: &str = "the node tries to reach a NameNode for ever";
@@ -123,10 +123,6 @@ static DATANODE: &[Group] = &[
         "dfs.datanode.lock.read.write.enabled=true",
         "dfs.datanode.lock-reporting-threshold-ms=300",
         "dfs.datanode.volumes.replica-add.threadpool.size=",
-    ]),
-    ignoring(LAZY_PERSIST).of(&[
-        "dfs.datanode.lazywriter.interval.sec=60",
-        "dfs.datanode.non.local.lazy.persist=false",
     ]),
     ignoring("the host name is the system's or dfs.datanode.hostname").of(&[
         "dfs.datanode.dns.interface=default",

@@ -61,6 +61,7 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
             revocation_timeout: config.get(&keys::CACHE_REVOCATION_TIMEOUT),
             revocation_polling: config.get(&keys::CACHE_REVOCATION_POLLING),
         },
+        lazy_writer_interval: config.get(&keys::LAZY_WRITER_INTERVAL),
         scan: scan(config),
         directory_scan: directory_scan(config),
         ..StoreConfig::default()

@@ -205,6 +205,9 @@ pub struct StoreConfig {
     pub errors: ErrorsConfig,
     /// Replicas in locked memory.
     pub cache: CacheConfig,
+    /// How long the lazy writer rests before it copies replicas from memory to disk again
+    /// (`dfs.datanode.lazywriter.interval.sec`).
+    pub lazy_writer_interval: Duration,
     /// Block scanner.
     pub scan: ScanConfig,
     /// Directory scanner.
@@ -245,6 +248,7 @@ impl Default for StoreConfig {
                 limit: 50,
                 window: Duration::from_secs(3600),
             },
+            lazy_writer_interval: Duration::from_secs(60),
             cache: CacheConfig {
                 threads_per_volume: 4,
                 revocation_timeout: Duration::from_secs(900),

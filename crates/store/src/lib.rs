@@ -10,6 +10,7 @@
 //! - `found_at_start`: start-up: what lies in the directories of a pool becomes replicas in memory
 //! - `identity`: which node and cluster a store is of, and how it takes that over from its volumes
 //! - `inside`: what a protection of replicas may use of the store's insides
+//! - `lazy_persist`: replicas that are written to memory first, and their copies on disks
 //! - `layout`: Apache's on-disk layout -57: names, places and small files, as pure functions
 //! - `protection`: what the store asks of what protects its finalized replicas against failing
 //!   disks
@@ -44,6 +45,7 @@ mod found_at_start;
 mod identity;
 pub mod inside;
 mod layout;
+mod lazy_persist;
 pub mod offline;
 mod protection;
 mod reader;
@@ -74,6 +76,7 @@ pub use layout::dirs::now_ms;
 pub use layout::version::is_volume;
 pub use reader::{PlainFiles, ReplicaReader, ReplicaWatch};
 pub use replica::locked_memory::CacheUse;
+pub use replica::memory_counts::LazyPersistUse;
 pub use replica::watched::ReplicaMarks;
 pub use reports_from_memory::{VolumeReport, VolumeSpace, VolumeTimes};
 pub use service::upgrade::{HeldByUpgrades, RollingUpgradeState};

@@ -5,8 +5,9 @@ use std::future::Future;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
+use futures_util::future::BoxFuture;
 use hayloft_io::decorators::Sampling;
 use hayloft_io::{locks, unbroken};
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
@@ -22,6 +23,7 @@ use crate::identity::StoreIdentity;
 use crate::protection::{Damage, Protection};
 use crate::replica::block_pool::Pool;
 use crate::replica::locked_memory::NodeCache;
+use crate::replica::memory_counts::LazyPersist;
 use crate::replica::suspect::{Suspect, Why};
 use crate::shared::StoreShared;
 use crate::store_tasks::StoreTasks;
@@ -33,6 +35,11 @@ use crate::volume::{BlockPoolSlice, OpenedVolume, Volume};
 
 /// What protects the finalized replicas of a store, or of all stores of a process.
 pub type StoreProtection = Arc<dyn Protection<StoreState>>;
+
+/// Serves the second copy of a block whose replica memory has lost (`true`) or damaged; whether
+/// that was done.
+pub(crate) type FallBack =
+    for<'a> fn(&'a Arc<StoreState>, &'a ExtendedBlock, bool) -> BoxFuture<'a, bool>;
 
 /// The state behind a [`Store`](crate::Store).
 #[derive(Debug)]
@@ -77,6 +84,10 @@ pub struct StoreState {
     pub(crate) cache: Arc<NodeCache>,
     /// What is to be locked there.
     pub(crate) cache_queues: CacheQueues,
+    /// What is done about a replica that memory has lost, where a `RAM_DISK` volume is.
+    pub(crate) fall_back: OnceLock<FallBack>,
+    /// Replicas on `RAM_DISK` volumes, in numbers.
+    pub(crate) lazy: Arc<LazyPersist>,
     rounds: Mutex<Rounds>,
 }
 
@@ -140,6 +151,8 @@ impl StoreState {
             protection,
             sampling: Arc::new(Sampling::new(0)),
             counts: StoreCounts::default(),
+            fall_back: OnceLock::new(),
+            lazy: Arc::default(),
             rounds: Mutex::default(),
         }
     }
@@ -232,8 +245,33 @@ impl StoreState {
 
     /// Sends an event; waits when the node is behind.
     ///
-    /// Of a damaged replica the node hears only if its protection cannot mend it.
+    /// Of a damaged replica the node hears only if its protection cannot mend it. Of one that
+    /// memory has lost or damaged it hears that the copy on disk is served, if it has one. The
+    /// caller holds no latch of a block that is lost; of a damaged one it may.
     pub async fn send_event(self: &Arc<Self>, event: StoreEvent) {
+        let Some(fall_back) = self.fall_back.get() else {
+            return self.pass_on(event).await;
+        };
+        match event {
+            StoreEvent::Lost { block, storage } if storage.storage_type.is_transient() => {
+                if !fall_back(self, &block, true).await {
+                    self.pass_on(StoreEvent::Lost { block, storage }).await;
+                }
+            }
+            StoreEvent::Corrupt { block, storage } if storage.storage_type.is_transient() => {
+                let (store, fall_back) = (Arc::clone(self), *fall_back);
+                self.tasks.spawn_here(async move {
+                    if !fall_back(&store, &block, false).await {
+                        store.pass_on(StoreEvent::Corrupt { block, storage }).await;
+                    }
+                });
+            }
+            event => self.pass_on(event).await,
+        }
+    }
+
+    /// As [`send_event`](Self::send_event), of a replica that nothing on disk stands in for.
+    async fn pass_on(self: &Arc<Self>, event: StoreEvent) {
         let event = match (event, &self.protection) {
             (StoreEvent::Corrupt { block, storage }, Some(protection)) => {
                 protection.heal(self, block, storage, Damage::Certain);

@@ -15,6 +15,7 @@ use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
 use crate::layout::version::PoolVersion;
 use crate::replica::locked_memory::CacheUse;
+use crate::replica::memory_counts::LazyPersistUse;
 use crate::reports_from_memory;
 use crate::reports_from_memory::{VolumeReport, VolumeSpace, VolumeTimes};
 use crate::service::pool::add_remove;
@@ -165,6 +166,12 @@ impl Store {
     #[must_use]
     pub fn cache_use(&self) -> CacheUse {
         self.0.cache.now()
+    }
+
+    /// What was done with replicas in memory that go to disk later. No disk I/O.
+    #[must_use]
+    pub fn lazy_persist_use(&self) -> LazyPersistUse {
+        self.0.lazy.counts.now()
     }
 
     /// Failed volumes so far.

@@ -76,6 +76,10 @@ pub struct WriteOptions {
     /// The copy is for a pipeline (stages TRANSFER_RBW and TRANSFER_FINALIZED): it replaces a
     /// replica with a lower generation stamp in any state. Only for `create_temporary`.
     pub transfer: bool,
+    /// It may be written to memory first, and go to a disk later (the operation's
+    /// `allowLazyPersist`), when `expected_len` is whole pages and a `RAM_DISK` volume and the
+    /// budget of locked memory have room for it. Only for `create_rbw`.
+    pub lazy_persist: bool,
     /// On whose behalf the files are written: a copy that no client waits for must not compete with
     /// clients.
     pub class: IoClass,
@@ -91,6 +95,7 @@ impl Default for WriteOptions {
             checksum: None,
             new_gs: None,
             transfer: false,
+            lazy_persist: false,
             class: IoClass::ClientWrite,
         }
     }

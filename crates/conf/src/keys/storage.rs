@@ -116,10 +116,12 @@ keys! {
         "Java class that counts used space; here used space is counted from the replicas.")
         .reconfigurable();
     LAZY_WRITER_INTERVAL: Duration = ("dfs.datanode.lazywriter.interval.sec", "60",
-        "Time between copies of RAM_DISK replicas to disk.").seconds();
+        "Time between copies of replicas on RAM_DISK volumes to disk.").seconds().min(1);
+    NON_LOCAL_LAZY_PERSIST: bool = ("dfs.datanode.non.local.lazy.persist", "false",
+        "Whether clients on other hosts may write LAZY_PERSIST files to RAM_DISK volumes, too.");
     MAX_LOCKED_MEMORY: u64 = ("dfs.datanode.max.locked.memory", "0",
-        "Bytes of memory in which NameNodes may have replicas cached, no more than \
-         RLIMIT_MEMLOCK; 0 for no cache. Virtual nodes share it.").bytes();
+        "Bytes of memory for cached replicas and those on RAM_DISK volumes, no more than \
+         RLIMIT_MEMLOCK; 0 for none of either. Virtual nodes share it.").bytes();
     CACHE_THREADS: u32 = ("dfs.datanode.fsdatasetcache.max.threads.per.volume", "4",
         "Replicas read into that memory at the same time on each volume.").min(1).max(1024);
     CACHE_REVOCATION_TIMEOUT: Duration = ("dfs.datanode.cache.revocation.timeout.ms", "900000",

@@ -10,8 +10,8 @@ use crate::activity::{Count, MeanUnit, NodeActivity, Timed};
 use crate::xceiver::Activity;
 use hayloft_rpc::server::MethodTimes;
 
-/// Attributes of Apache's that stay 0 here: there is no RAM disk and no lock of a whole data set.
-const NONE: [&str; 24] = [
+/// Attributes of Apache's that stay 0 here: there is no lock of a whole data set.
+const NONE: [&str; 15] = [
     "BlocksDeletedInPendingIBR",
     "BlocksReceivedInPendingIBR",
     "BlocksReceivingInPendingIBR",
@@ -25,26 +25,15 @@ const NONE: [&str; 24] = [
     "EcReconstructionWriteTimeMillis",
     "NullStorageBlockReports",
     "PacketsSlowWriteToOsCache",
-    "RamDiskBlocksDeletedBeforeLazyPersisted",
-    "RamDiskBlocksEvicted",
-    "RamDiskBlocksEvictedWithoutRead",
-    "RamDiskBlocksLazyPersisted",
-    "RamDiskBlocksReadHits",
-    "RamDiskBlocksWrite",
-    "RamDiskBlocksWriteFallback",
-    "RamDiskBytesLazyPersisted",
-    "RamDiskBytesWrite",
     "ReplaceBlockOpOnSameMount",
     "SumOfActorCommandQueueLength",
 ];
 
 /// Rates of Apache's that stay 0 here.
-const NO_RATES: [&str; 7] = [
+const NO_RATES: [&str; 5] = [
     "AcquireDatasetReadLock",
     "AcquireDatasetWriteLock",
     "CheckAndUpdateOp",
-    "RamDiskBlocksEvictionWindowMs",
-    "RamDiskBlocksLazyPersistWindowMs",
     "UnfinalizeBlockOp",
     "UpdateReplicaUnderRecoveryOp",
 ];
@@ -124,6 +113,7 @@ fn activity(host: &dyn WebHost) -> Bean {
     of.set("BlocksRead", stats.blocks_read.get());
     of.set("BlocksWritten", stats.blocks_written.get());
     of_store(&mut of, host);
+    of_memory(&mut of, &rates);
     let pending: usize = host.actors().iter().map(|a| a.pending_reports).sum();
     of.set("BlocksInPendingIBR", pending);
     let now = |activity| stats.now(activity);
@@ -151,6 +141,39 @@ fn of_store(of: &mut Attributes, host: &dyn WebHost) {
     let bad: u64 = scans.iter().map(|scan| scan.errors).sum();
     of.set("BlocksVerified", scanned);
     of.set("BlockVerificationFailures", bad);
+}
+
+/// Replicas on RAM_DISK volumes.
+fn of_memory(of: &mut Attributes, rates: &Rates<'_>) {
+    let lazy = rates.host.store().lazy_persist_use();
+    for (name, number) in [
+        ("RamDiskBlocksWrite", lazy.written),
+        ("RamDiskBlocksWriteFallback", lazy.fallbacks),
+        ("RamDiskBytesWrite", lazy.bytes_written),
+        ("RamDiskBlocksReadHits", lazy.read_hits),
+        ("RamDiskBlocksEvicted", lazy.evicted),
+        ("RamDiskBlocksEvictedWithoutRead", lazy.evicted_unread),
+        ("RamDiskBlocksLazyPersisted", lazy.persisted),
+        ("RamDiskBytesLazyPersisted", lazy.bytes_persisted),
+        (
+            "RamDiskBlocksDeletedBeforeLazyPersisted",
+            lazy.deleted_before,
+        ),
+    ] {
+        of.set(name, number);
+    }
+    for (name, total) in [
+        (
+            "RamDiskBlocksEvictionWindowMs",
+            (lazy.evicted, lazy.evicted_ms),
+        ),
+        (
+            "RamDiskBlocksLazyPersistWindowMs",
+            (lazy.persisted, lazy.persisted_ms),
+        ),
+    ] {
+        rates.add(of, name, total, MeanUnit::AsCounted);
+    }
 }
 
 fn rpc(host: &dyn WebHost) -> Bean {

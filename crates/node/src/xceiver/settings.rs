@@ -72,6 +72,9 @@ pub struct Settings {
     pub slow_flag: bool,
     /// Replicas may be pinned (`dfs.datanode.block-pinning.enabled`).
     pub pinning: bool,
+    /// Clients on other hosts may write to memory first, too
+    /// (`dfs.datanode.non.local.lazy.persist`).
+    pub non_local_lazy_persist: bool,
     /// Length reserved for a block whose length is unknown (`dfs.blocksize`), bytes.
     pub block_size_estimate: u64,
     /// Silence allowed to the nodes of a block group (`dfs.checksum.ec.socket-timeout`).
@@ -144,6 +147,7 @@ impl Settings {
             congestion_ratio: config.get(&keys::PIPELINE_CONGESTION_RATIO),
             slow_flag: config.get(&keys::PIPELINE_SLOWNODE),
             pinning: config.get(&keys::BLOCK_PINNING),
+            non_local_lazy_persist: config.get(&keys::NON_LOCAL_LAZY_PERSIST),
             block_size_estimate: config.get(&keys::BLOCK_SIZE),
             group_checksum_timeout: config.get(&keys::CHECKSUM_EC_SOCKET_TIMEOUT),
             reconstruction: ReconstructionSettings::from_config(config),

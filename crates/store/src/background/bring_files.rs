@@ -50,7 +50,7 @@ fn cannot_link(error: &io::Error) -> bool {
 
 /// Copies a pair to the device and compares every chunk with its checksum on the way. Each disk
 /// does its own part, a piece at a time, so that one that hangs is known for it.
-pub(super) async fn copy_verified(
+pub(crate) async fn copy_verified(
     from: &BlockPoolSlice,
     to: &BlockPoolSlice,
     source: &Pair,

@@ -2,6 +2,7 @@
 //!
 //! - `find_files`: finding replica files in a tree of directories
 //! - `intact_length`: how much of a replica that was being written is intact
+//! - `lazy_persist`: what is left of replicas that are in memory first
 //! - `rbw_to_rwr`: replicas that were being written when the last process ended
 //! - `unclean_stop`: replicas that may have been damaged by a stop that was not clean
 //!
@@ -10,6 +11,7 @@
 
 mod find_files;
 mod intact_length;
+mod lazy_persist;
 mod rbw_to_rwr;
 mod unclean_stop;
 
@@ -75,6 +77,8 @@ pub struct LoadOptions {
     /// Replicas that changed since then, in milliseconds since 1970, may be damaged: the last stop
     /// was not clean.
     pub unclean_since: Option<u64>,
+    /// The volume is a `RAM_DISK`.
+    pub in_memory: bool,
     /// Threads that walk.
     pub threads: usize,
 }
@@ -95,9 +99,11 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
         Some(found) => (found, Orphans::default()),
         None => walk(&paths.finalized(), options.threads, progress)?,
     };
-    let (lazy, _) = walk(&paths.lazy_persist(), 1, progress)?;
-    finalized.extend(lazy);
+    lazy_persist::add_copies(data_files, paths, &mut finalized, &mut orphans, progress)?;
     put_in_place(paths, &mut finalized, &mut orphans)?;
+    if options.in_memory {
+        lazy_persist::complete_sums(data_files, paths, &finalized);
+    }
     let recent = match options.unclean_since {
         Some(since_ms) => unclean_stop::look_at(data_files, paths, &mut finalized, since_ms)?,
         None => Vec::new(),

@@ -16,6 +16,7 @@ fn options() -> LoadOptions {
         cache_expiry: Duration::from_secs(300),
         used_expiry: Duration::from_secs(600),
         unclean_since: None,
+        in_memory: false,
         threads: 2,
     }
 }
@@ -214,6 +215,7 @@ fn the_cache_of_a_clean_stop_is_used_once_and_only_when_young_and_ours() {
     assert!(!cache.exists() && !run(&paths).from_cache);
     fs::write(&cache, encode(&[cached])).expect("cache");
     let old = LoadOptions {
+        in_memory: false,
         data_files: DataFiles::plain(),
         cache_expiry: Duration::ZERO,
         used_expiry: Duration::ZERO,
@@ -304,4 +306,40 @@ fn what_is_cut_because_of_damage_is_not_as_written() {
     write_replica(&paths.rbw(), 7, 1, &bytes(3000));
     fs::write(&meta, b"no header").expect("damage");
     assert_eq!(found(), (0, false));
+}
+
+/// Clients of single replicas send no checksums to memory, and Apache's node stores none.
+#[test]
+fn checksums_that_memory_lacks_are_made() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let paths = paths(dir.path());
+    let header = crc32c().encode_meta_header();
+    for id in [1, 2] {
+        let at = paths.finalized_dir(id);
+        write_replica(&at, id, 1001, &bytes(3 << 20));
+        fs::write(at.join(names::meta_name(id, 1001)), header).expect("meta");
+    }
+    let meta = |id| fs::read(paths.finalized_dir(id).join(names::meta_name(id, 1001)));
+    run(&paths);
+    assert!(meta(1).expect("reads") == header, "only in memory");
+    let in_memory = LoadOptions {
+        in_memory: true,
+        ..options()
+    };
+    let loaded = load(&paths, &in_memory, &Progress::default()).expect("loads");
+    assert_eq!(loaded.finalized.len(), 2);
+    let mut expected = header.to_vec();
+    crc32c().compute(&bytes(3 << 20), &mut expected);
+    for id in [1, 2] {
+        assert!(meta(id).expect("reads") == expected);
+        let files = fs::read_dir(paths.finalized_dir(id)).expect("lists");
+        assert_eq!(
+            files.count(),
+            if paths.finalized_dir(1) == paths.finalized_dir(2) {
+                4
+            } else {
+                2
+            }
+        );
+    }
 }

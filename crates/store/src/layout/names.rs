@@ -162,6 +162,14 @@ impl PoolPaths {
         self.current().join(LAZY_PERSIST)
     }
 
+    /// Directory of the second copy of a block whose replica is in memory.
+    #[must_use]
+    pub fn lazy_persist_dir(&self, id: i64) -> PathBuf {
+        let mut path = self.lazy_persist();
+        path.push(subdir(id));
+        path
+    }
+
     /// `BP-x/tmp`.
     #[must_use]
     pub fn tmp(&self) -> PathBuf {

@@ -163,10 +163,11 @@ async fn missing(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
         crate::transitions::check_volume::check_soon(store, &slice.volume);
         return;
     }
-    let _latch = pool.latches.acquire(id).await;
+    let latch = pool.latches.acquire(id).await;
     if !pool.map.remove_if(id, slot) {
         return;
     }
+    drop(latch);
     slice.used.sub(footprint(replica.len, None));
     let block = pool.extended(Block::new(id, replica.generation_stamp, replica.len));
     warn!(%block, volume = %slice.volume.root.display(), "the files of a replica are gone; it is \

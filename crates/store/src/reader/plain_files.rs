@@ -40,7 +40,10 @@ pub(crate) async fn open_plain_files(
     {
         let of = (id, &replica);
         match open_own_files(store, &pool, of, &slice, IoClass::ClientRead).await {
-            Ok(Some(files)) => return Ok(Some(files)),
+            Ok(Some(files)) => {
+                pool.map.in_memory.touch(id, replica.volume);
+                return Ok(Some(files));
+            }
             Ok(None) => {}
             Err(e) => {
                 let doing = format!("opening replica {wanted} for another process");

@@ -9,7 +9,9 @@ use hayloft_io::locks;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::replica::FinalReplica;
 use crate::replica::degraded::DegradedReplica;
+use crate::replica::memory_counts::LazyPersist;
 use crate::replica::removed_storages::RemovedStorages;
 use crate::replica::rolling_mode::RollingMode;
 use crate::replica::{Gone, Latches, ReplicaMap, Slot};
@@ -41,10 +43,10 @@ pub struct Pool {
 impl Pool {
     /// A pool without replicas.
     #[must_use]
-    pub(crate) fn new(spec: PoolSpec) -> Self {
+    pub(crate) fn new(spec: PoolSpec, lazy: Arc<LazyPersist>) -> Self {
         Self {
             spec,
-            map: ReplicaMap::new(),
+            map: ReplicaMap::new(lazy),
             latches: Latches::new(),
             slices: RwLock::default(),
             removed: Mutex::default(),
@@ -129,6 +131,13 @@ impl Pool {
             .map(|replaced| replaced.is_some())
     }
 
+    /// A replica in memory has a second copy, unless the replica has changed or the volume of the
+    /// copy has left; whether that counts.
+    pub(crate) fn persist(&self, id: i64, replica: &FinalReplica, copy: FinalReplica) -> bool {
+        let persist = || self.map.in_memory.persist(id, replica, copy);
+        self.while_here(copy.volume, persist).unwrap_or(false)
+    }
+
     /// Changes the map while a volume cannot leave, so that [`leave`](Self::leave) finds the change
     /// there or was here before. What is replaced is given back: files are closed without a lock.
     fn while_here<T>(&self, volume: u16, change: impl FnOnce() -> T) -> Result<T, StoreError> {
@@ -143,6 +152,9 @@ impl Pool {
     pub(crate) fn join(&self, slice: Arc<BlockPoolSlice>) {
         let mut slices = locks::write(&self.slices);
         self.removed().forget(&slice.volume.info.id);
+        if slice.volume.info.storage_type.is_transient() {
+            self.map.in_memory.volume_joins(slice.volume.index);
+        }
         slices.push(slice);
     }
 
@@ -161,7 +173,9 @@ impl Pool {
                 }
             }
         }
-        self.map.retain(|_, slot| slot.volume() != volume)
+        let gone = self.map.retain(|_, slot| slot.volume() != volume);
+        self.map.in_memory.volume_left(volume);
+        gone
     }
 
     /// What is known of a block.

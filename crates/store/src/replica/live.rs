@@ -22,6 +22,9 @@ pub enum ReplicaDir {
     Rbw,
     /// `tmp`.
     Temporary,
+    /// `current/lazypersist/subdirA/subdirB`: the second copy of a replica in memory, which is in
+    /// no map.
+    LazyPersist,
 }
 
 /// The end of a replica: its length, and the CRC of its last chunk when that is partial (else 0).
@@ -114,6 +117,7 @@ pub fn directory(slice: &BlockPoolSlice, place: ReplicaDir, id: i64) -> PathBuf 
         ReplicaDir::Finalized => slice.paths.finalized_dir(id),
         ReplicaDir::Rbw => slice.paths.rbw(),
         ReplicaDir::Temporary => slice.paths.tmp(),
+        ReplicaDir::LazyPersist => slice.paths.lazy_persist_dir(id),
     }
 }
 

@@ -5,6 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hayloft_io::{LockedFile, in_pages, mappings_max};
 
+/// What takes room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A file that is mapped and locked.
+    Mapped,
+    /// A replica on a `RAM_DISK` volume.
+    InMemory,
+}
+
 /// Bytes that the nodes of a process may lock together.
 #[derive(Debug, Default)]
 pub struct LockedBudget {
@@ -30,26 +39,29 @@ impl LockedBudget {
         }
     }
 
-    fn take(&self, bytes: u64) -> bool {
+    fn take(&self, bytes: u64, kind: Kind) -> bool {
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.max);
         let one_more = |files: u64| (files < self.files_max).then_some(files + 1);
         let update = |of: &AtomicU64, by: &dyn Fn(u64) -> Option<u64>| {
             of.fetch_update(Ordering::Relaxed, Ordering::Relaxed, by)
                 .is_ok()
         };
-        if !update(&self.files, &one_more) {
+        let mapped = kind == Kind::Mapped;
+        if mapped && !update(&self.files, &one_more) {
             return false;
         }
         let taken = update(&self.used, &more);
-        if !taken {
+        if mapped && !taken {
             self.files.fetch_sub(1, Ordering::Relaxed);
         }
         taken
     }
 
-    fn give(&self, bytes: u64) {
+    fn give(&self, bytes: u64, kind: Kind) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
-        self.files.fetch_sub(1, Ordering::Relaxed);
+        if kind == Kind::Mapped {
+            self.files.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// What one node of several may count on: its even part of what is free.
@@ -103,14 +115,42 @@ impl NodeCache {
 
     /// Room for the pages of so many bytes of a file; `None` when there is too little.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<LockedRoom> {
+        self.reserve_for(Kind::Mapped, bytes)
+    }
+
+    /// Room for a replica of so many bytes on a `RAM_DISK` volume: a page at least.
+    pub(crate) fn reserve_in_memory(self: &Arc<Self>, bytes: u64) -> Option<LockedRoom> {
+        self.reserve_for(Kind::InMemory, bytes.max(1))
+    }
+
+    /// Room for a replica that is in memory already, also beyond the limit: what comes later has
+    /// none then.
+    pub(crate) fn take_in_memory(self: &Arc<Self>, bytes: u64) -> LockedRoom {
+        let bytes = in_pages(bytes.max(1));
+        self.budget.used.fetch_add(bytes, Ordering::Relaxed);
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        LockedRoom {
+            node: Arc::clone(self),
+            bytes,
+            kind: Kind::InMemory,
+        }
+    }
+
+    fn reserve_for(self: &Arc<Self>, kind: Kind, bytes: u64) -> Option<LockedRoom> {
         let bytes = in_pages(bytes);
-        self.budget.take(bytes).then(|| {
+        self.budget.take(bytes, kind).then(|| {
             self.used.fetch_add(bytes, Ordering::Relaxed);
             LockedRoom {
                 node: Arc::clone(self),
                 bytes,
+                kind,
             }
         })
+    }
+
+    /// Bytes that all nodes of the process may lock together.
+    pub(crate) fn max(&self) -> u64 {
+        self.budget.max
     }
 
     /// Orders to cache that were not carried out.
@@ -144,12 +184,33 @@ impl NodeCache {
 pub(crate) struct LockedRoom {
     node: Arc<NodeCache>,
     bytes: u64,
+    kind: Kind,
+}
+
+impl LockedRoom {
+    /// Gives back what a replica of so many bytes does not need: of a page it needs all.
+    pub(super) fn shrink_to(&mut self, bytes: u64) {
+        let more = self.bytes.saturating_sub(in_pages(bytes.max(1)));
+        self.bytes -= more;
+        self.node.used.fetch_sub(more, Ordering::Relaxed);
+        self.node.budget.used.fetch_sub(more, Ordering::Relaxed);
+    }
+
+    /// Bytes that it lacks for a replica of so many, whose pages all count.
+    pub(super) fn missing_for(&self, bytes: u64) -> u64 {
+        in_pages(bytes.max(1)).saturating_sub(self.bytes)
+    }
+
+    /// Takes in another one of the same kind.
+    pub(super) fn absorb(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
 }
 
 impl Drop for LockedRoom {
     fn drop(&mut self) {
         self.node.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.node.budget.give(self.bytes);
+        self.node.budget.give(self.bytes, self.kind);
     }
 }
 

@@ -13,6 +13,9 @@ use super::cached::{CachedReplicas, Uncached};
 use super::finalized::FinalReplica;
 use super::kept_open::{Forgotten, OpenFiles, OpenReplicas};
 use super::live::{LiveReplica, ReplicaDir};
+use super::locked_memory::LockedRoom;
+use super::memory_counts::LazyPersist;
+use super::memory_replicas::{MemoryReplicas, Now};
 use super::watched::{ReplicaMarks, WatchedReplicas};
 
 /// Number of shards: enough that writers on all cores seldom meet.
@@ -73,6 +76,16 @@ impl Slot {
         }
     }
 
+    fn now(&self) -> Now {
+        Now {
+            volume: self.volume(),
+            finalized: match self {
+                Self::Finalized(replica) => Some(*replica),
+                Self::Live(_) => None,
+            },
+        }
+    }
+
     /// Whether both say the same of a block.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -110,6 +123,7 @@ impl Hasher for IdHasher {
 struct LetGo {
     _open: Forgotten,
     _cached: Uncached,
+    _room: Option<LockedRoom>,
 }
 
 /// What was known of a block before. To be dropped where no lock is held: that may close files.
@@ -143,18 +157,21 @@ pub struct ReplicaMap {
     watches: AtomicU64,
     /// Which of them are locked in memory; the same holds for these.
     pub(super) cached: CachedReplicas,
+    /// Those on `RAM_DISK` volumes, with their second copies.
+    pub(crate) in_memory: MemoryReplicas,
 }
 
 impl ReplicaMap {
     /// Empty.
     #[must_use]
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(lazy: Arc<LazyPersist>) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             open: OpenReplicas::default(),
             watched: WatchedReplicas::default(),
             watches: AtomicU64::new(0),
             cached: CachedReplicas::default(),
+            in_memory: MemoryReplicas::new(lazy),
         }
     }
 
@@ -175,7 +192,7 @@ impl ReplicaMap {
     pub(crate) fn insert(&self, id: i64, slot: Slot) -> Replaced {
         let mut shard = self.shard(id);
         Replaced {
-            _files: self.forget(id),
+            _files: self.forget(id, Some(&slot)),
             _slot: shard.insert(id, slot),
         }
     }
@@ -185,7 +202,8 @@ impl ReplicaMap {
         match self.shard(id).entry(id) {
             std::collections::hash_map::Entry::Occupied(there) => Err(there.get().clone()),
             std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(slot);
+                let slot = free.insert(slot);
+                drop(self.in_memory.changed(id, Some(slot.now())));
                 Ok(())
             }
         }
@@ -198,7 +216,7 @@ impl ReplicaMap {
         let now = shard.get_mut(&id).filter(|now| now.is_same(there))?;
         let slot = std::mem::replace(now, slot);
         Some(Replaced {
-            _files: self.forget(id),
+            _files: self.forget(id, Some(now)),
             _slot: Some(slot),
         })
     }
@@ -207,13 +225,14 @@ impl ReplicaMap {
     pub(crate) fn remove(&self, id: i64) -> Option<Slot> {
         let (_files, slot) = {
             let mut shard = self.shard(id);
-            (self.forget(id), shard.remove(&id))
+            (self.forget(id, None), shard.remove(&id))
         };
         slot
     }
 
-    /// The files of this finalized replica, when they are open.
+    /// The files of this finalized replica, when they are open. A reader asks for them.
     pub(crate) fn open_files(&self, id: i64, replica: &FinalReplica) -> Option<OpenFiles> {
+        self.in_memory.touch(id, replica.volume);
         self.open.find(id, replica)
     }
 
@@ -250,7 +269,7 @@ impl ReplicaMap {
             if !shard.get(&id).is_some_and(|now| now.is_same(there)) {
                 return false;
             }
-            (self.forget(id), shard.remove(&id))
+            (self.forget(id, None), shard.remove(&id))
         };
         true
     }
@@ -262,12 +281,13 @@ impl ReplicaMap {
         matches!(shard.get(&live.id), Some(Slot::Live(there)) if Arc::ptr_eq(there, live))
     }
 
-    /// A block changes: its shard is locked.
-    fn forget(&self, id: i64) -> LetGo {
+    /// A block changes to `now`: its shard is locked.
+    fn forget(&self, id: i64, now: Option<&Slot>) -> LetGo {
         self.watched.clear(id);
         LetGo {
             _open: self.open.forget(id),
             _cached: self.cached.forget(id),
+            _room: self.in_memory.changed(id, now.map(Slot::now)),
         }
     }
 
@@ -297,7 +317,7 @@ impl ReplicaMap {
             all.extend(gone.map(|(id, slot)| Gone {
                 id,
                 slot,
-                _files: self.forget(id),
+                _files: self.forget(id, None),
             }));
         }
         all
@@ -328,68 +348,4 @@ impl ReplicaMap {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn replica(n: u64) -> Slot {
-        Slot::Finalized(FinalReplica {
-            generation_stamp: n,
-            len: n,
-            volume: 0,
-            pinned: false,
-        })
-    }
-
-    #[test]
-    fn a_finalized_replica_is_small() {
-        // Key, slot and one control byte, at the emptiest that a hash map gets after growing.
-        let bytes = (size_of::<(i64, Slot)>() + 1) * 16 / 7;
-        assert!(bytes < 150, "{bytes}");
-        assert_eq!(size_of::<Slot>(), 24);
-    }
-
-    #[test]
-    fn blocks_come_and_go() {
-        let map = ReplicaMap::new();
-        map.reserve(1000);
-        for id in -500..500 {
-            assert!(map.insert_new(id, replica(1)).is_ok());
-        }
-        assert!(map.insert_new(3, replica(2)).is_err());
-        assert_eq!(map.len(), 1000);
-        assert!(map.remove(3).is_some() && map.get(3).is_none());
-        assert_eq!(map.retain(|id, _| id >= 0).len(), 500);
-        let mut seen = 0;
-        map.for_each(|_, _| seen += 1);
-        assert_eq!(seen, 499);
-    }
-
-    #[test]
-    fn only_what_was_seen_is_replaced() {
-        let map = ReplicaMap::new();
-        let there = |stamp| map.get(3).is_some_and(|now| now.is_same(&replica(stamp)));
-        assert!(map.insert_new(3, replica(1)).is_ok());
-        let seen = map.insert_new(3, replica(2)).expect_err("is there");
-        drop(map.insert(3, replica(5)));
-        assert!(map.replace_if(3, &seen, replica(2)).is_none() && there(5));
-        let seen = map.get(3).expect("is there");
-        map.remove(3);
-        assert!(map.replace_if(3, &seen, replica(6)).is_none() && map.get(3).is_none());
-        drop(map.insert(3, seen.clone()));
-        assert!(map.replace_if(3, &seen, replica(6)).is_some() && there(6));
-        assert!(!map.remove_if(3, &seen) && there(6));
-        assert!(map.remove_if(3, &replica(6)) && map.get(3).is_none());
-    }
-
-    #[test]
-    fn sequential_ids_spread_over_all_shards() {
-        let map = ReplicaMap::new();
-        for id in 1_073_741_825..1_073_741_825 + 6400 {
-            map.insert(id, replica(1));
-        }
-        for shard in &map.shards {
-            let n = shard.lock().expect("not poisoned").len();
-            assert!((50..=200).contains(&n), "{n}");
-        }
-    }
-}
+mod tests;

@@ -13,6 +13,8 @@
 //! - `live`: a replica that is not finalized, or that is under recovery
 //! - `locked_memory`: memory that replicas are locked in: one budget of a process
 //! - `map`: all replicas of a pool by block id: sharded, a few dozen bytes for a finalized one
+//! - `memory_counts`: what was done with replicas on `RAM_DISK` volumes, in numbers
+//! - `memory_replicas`: replicas on `RAM_DISK` volumes, and their second copies on disks
 //! - `reference`: what is said of a replica, to peers and in reports
 //! - `removed_storages`: storages that have left a pool
 //! - `rolling_mode`: whether a rolling upgrade of a pool runs: then what is deleted goes to `trash`
@@ -32,6 +34,8 @@ pub mod latch;
 pub mod live;
 pub mod locked_memory;
 pub mod map;
+pub mod memory_counts;
+pub mod memory_replicas;
 pub mod reference;
 pub mod removed_storages;
 pub mod rolling_mode;

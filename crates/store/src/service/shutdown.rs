@@ -153,7 +153,9 @@ async fn save(pool: &Pool, slice: &BlockPoolSlice) {
     // Apache's node rolls back and then believes the cache, which knows nothing of what came back
     // from trash: without the file it looks for itself.
     let trash = slice.paths.root.join(names::TRASH);
-    if matches!(meta.exists(&trash).await, Ok(false)) {
+    // Nor what it takes over from `lazypersist`.
+    let persisted = pool.map.in_memory.has_copies_on(slice.volume.index);
+    if !persisted && matches!(meta.exists(&trash).await, Ok(false)) {
         saved.push((names::REPLICAS, encode(&replicas)));
     }
     for (name, contents) in saved {
@@ -178,7 +180,7 @@ fn cached(id: i64, slot: &Slot) -> Option<CachedReplica> {
             let state = match status.place {
                 ReplicaDir::Finalized => ReplicaState::Finalized,
                 ReplicaDir::Rbw => ReplicaState::Rbw,
-                ReplicaDir::Temporary => return None,
+                ReplicaDir::Temporary | ReplicaDir::LazyPersist => return None,
             };
             let block = Block::new(id, status.generation_stamp, status.bytes_on_disk);
             Some(CachedReplica {

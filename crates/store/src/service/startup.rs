@@ -16,6 +16,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::{FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
+use crate::lazy_persist;
 use crate::service::whose_directories;
 use crate::shared::StoreShared;
 use crate::state::{StoreProtection, StoreState};
@@ -207,6 +208,9 @@ pub async fn admit(
     let mount = mount.filter(|_| !opened.engine.capabilities().stubs);
     let mount = mount.map(|mount| mount.point).unwrap_or_default();
     let volume = list(store, Volume::new(opened, info, mount, file_system))?;
+    if volume.info.storage_type.is_transient() {
+        lazy_persist::start(store);
+    }
     let served = (Arc::clone(store), Arc::clone(&volume));
     store.serve("free space", move || {
         watch_space(Arc::clone(&served.0), Arc::clone(&served.1))

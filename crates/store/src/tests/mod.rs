@@ -10,6 +10,7 @@ mod durability;
 mod halfdead;
 mod kept_open;
 mod killed_then_apache;
+mod lazy_persist;
 mod leaving;
 mod lifecycle;
 mod lost_writes;

@@ -9,6 +9,8 @@
 //! Power loss may undo a rename: the replica is then found and reported again, and the NameNode
 //! orders its deletion again.
 
+mod stale_copies;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,6 +34,8 @@ use crate::transitions::check_volume::examine;
 use crate::transitions::stop_writer::{Stopped, stop_writer};
 use crate::types::StoreEvent;
 use crate::volume::{BlockPoolSlice, Volume};
+
+pub(crate) use stale_copies::{delete_copy, delete_stale};
 
 /// Deletes that may wait for the lanes of a volume; further deletes of that volume wait.
 const WAITING_MAX: usize = 16 * 1024;
@@ -160,7 +164,12 @@ pub async fn discard(
     };
     let slot = pool.slot(id)?;
     let slice = pool.slice(slot.volume())?;
+    if pool.map.in_memory.unpersisted(id).is_some() {
+        store.lazy.counts.deleted_before();
+    }
     pool.map.remove(id);
+    // Before the replica: one that was told as deleted does not come back from its copy.
+    delete_stale(store, pool, id).await;
     discard_files(store, pool, &slice, place, slot.block(id), tell).await
 }
 
@@ -219,6 +228,46 @@ pub async fn discard_files(
         slice: Arc::clone(slice),
         files,
         tell,
+    };
+    enqueue(store, &slice.volume, order).await;
+    Ok(())
+}
+
+/// Deletes the files of a finalized replica that is no longer in the map, and waits for that: its
+/// memory is wanted.
+pub(crate) async fn delete_now(
+    store: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    slice: &Arc<BlockPoolSlice>,
+    block: Block,
+) -> Result<(), IoError> {
+    before_change(store, (slice, ReplicaDir::Finalized), block.id).await;
+    run_commit_rounds::forget(&slice.volume, pool, block.id);
+    let files = put_aside(slice, ReplicaDir::Finalized, block).await?;
+    let order = Delete::Replica {
+        block: pool.extended(block),
+        slice: Arc::clone(slice),
+        files,
+        tell: false,
+    };
+    remove(store, &slice.volume, order).await;
+    Ok(())
+}
+
+/// Deletes files at `place` that are of no replica in the map, and tells of nothing.
+pub(crate) async fn discard_copy(
+    store: &StoreState,
+    pool: &Pool,
+    slice: &Arc<BlockPoolSlice>,
+    place: ReplicaDir,
+    block: Block,
+) -> Result<(), IoError> {
+    let files = put_aside(slice, place, block).await?;
+    let order = Delete::Replica {
+        block: pool.extended(block),
+        slice: Arc::clone(slice),
+        files,
+        tell: false,
     };
     enqueue(store, &slice.volume, order).await;
     Ok(())
@@ -326,43 +375,10 @@ pub async fn delete_duplicate(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64
     let Ok(slice) = pool.slice(slot.volume()) else {
         return;
     };
-    match put_aside(&slice, place, block).await {
-        Ok(files) => {
-            let order = Delete::Replica {
-                block: pool.extended(block),
-                slice: Arc::clone(&slice),
-                files,
-                tell: false,
-            };
-            enqueue(store, &slice.volume, order).await;
-        }
-        Err(error) => warn!(%block, %error, "cannot delete the duplicate of a replica"),
+    if let Err(error) = discard_copy(store, pool, &slice, place, block).await {
+        warn!(%block, %error, "cannot delete the duplicate of a replica");
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Mutex;
-
-    #[tokio::test]
-    async fn lanes_go_on_beside_a_delete_that_panics() {
-        let (orders, queue) = mpsc::channel(8);
-        for order in 1..6 {
-            orders.send(order).await.expect("has room");
-        }
-        drop(orders);
-        let (done, before) = (Mutex::new(Vec::new()), hayloft_io::services_broken());
-        let work = async |order| {
-            tokio::task::yield_now().await;
-            assert_ne!(order, 2, "wrong");
-            tokio::task::yield_now().await;
-            locks::lock(&done).push(order);
-        };
-        each(queue, 2, work).await;
-        let mut done = done.into_inner().expect("whole");
-        done.sort_unstable();
-        assert_eq!(done, [1, 3, 4, 5]);
-        assert!(hayloft_io::services_broken() > before);
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::StreamExt as _;
 use hayloft_io::{Means, locks, told_if_broken};
 use hayloft_wire::ids::ExtendedBlock;
 use tokio::sync::{MutexGuard, mpsc};
@@ -15,6 +16,8 @@ use crate::state::StoreState;
 use crate::types::{FailedVolume, FailureSummary, StoreEvent};
 use crate::volume::Volume;
 
+/// Copies on disks that take their places at the same time, at most.
+const FALL_BACKS_MAX: usize = 8;
 /// How long the report of a failure waits for the list of replicas that left with the volume.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -101,9 +104,20 @@ async fn retire(store: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     if fatal {
         return;
     }
-    match soon {
-        Ok(lost) => send_lost(store, volume, lost.unwrap_or_default()).await,
-        Err(_) => send_lost_once_known(store, volume, lost).await,
+    let told = {
+        let (store, volume) = (Arc::clone(store), Arc::clone(volume));
+        async move {
+            match soon {
+                Ok(lost) => send_lost(&store, &volume, lost.unwrap_or_default()).await,
+                Err(_) => send_lost_once_known(&store, &volume, lost).await,
+            }
+        }
+    };
+    if volume.info.storage_type.is_transient() {
+        // Copies take their places meanwhile, on disks of which another may fail.
+        store.tasks.spawn_here(told);
+    } else {
+        told.await;
     }
 }
 
@@ -200,15 +214,28 @@ async fn send_lost_once_known(store: &Arc<StoreState>, volume: &Volume, mut lost
 
 /// Sends an event for every replica that left with a volume, as Apache's DataNode tells of each. A
 /// NameNode keeps a replica of a storage that is no longer reported until then.
+///
+/// What memory has lost may have a copy on disk, whose turn is after that of the others: it takes a
+/// disk some time.
 async fn send_lost(store: &Arc<StoreState>, volume: &Volume, lost: Vec<ExtendedBlock>) {
-    for block in lost {
-        store
-            .send_event(StoreEvent::Lost {
-                block,
-                storage: volume.info.clone(),
-            })
-            .await;
+    let (copied, gone): (Vec<_>, Vec<_>) = match volume.info.storage_type.is_transient() {
+        true => lost.into_iter().partition(|block| {
+            let pool = store.pool(&block.pool);
+            pool.is_ok_and(|pool| pool.map.in_memory.has_stale(block.block.id))
+        }),
+        false => (Vec::new(), lost),
+    };
+    let send = |block| {
+        store.send_event(StoreEvent::Lost {
+            block,
+            storage: volume.info.clone(),
+        })
+    };
+    for block in gone {
+        send(block).await;
     }
+    let copied = futures_util::stream::iter(copied);
+    copied.for_each_concurrent(FALL_BACKS_MAX, send).await;
 }
 
 /// Nothing more is placed on the volume, deleted from it or scanned.

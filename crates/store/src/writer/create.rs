@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
+use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState, StorageType};
+use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lazy_persist;
 use crate::replica::block_pool::Pool;
 use crate::replica::{ReplicaDir, Slot, Status};
 use crate::state::StoreState;
@@ -25,6 +27,11 @@ pub async fn create_rbw(
 ) -> Result<ReplicaWriter, StoreError> {
     let pool = store.pool(&block.pool)?;
     let mut wanted = block.block;
+    // Without the latch: what leaves for it takes another one.
+    let room = match options.expected_len.filter(|_| options.lazy_persist) {
+        Some(bytes) => lazy_persist::place(&store, &pool, bytes).await,
+        None => None,
+    };
     let _latch = pool.latches.acquire(wanted.id).await;
     if let Some(there) = pool.map.get(wanted.id) {
         if options.new_gs.is_none() {
@@ -38,7 +45,31 @@ pub async fn create_rbw(
     if let Some(new_gs) = options.new_gs {
         wanted.generation_stamp = new_gs;
     }
-    create(&store, &pool, wanted, &options, ReplicaDir::Rbw).await
+    let new = new_replica(wanted, &options, ReplicaDir::Rbw);
+    if let Some(room) = room {
+        pool.map.in_memory.begin(new.id, room);
+        let in_memory = NewReplica {
+            storage_type: StorageType::RamDisk,
+            storage_id: None,
+            ..new.clone()
+        };
+        match create(&store, &pool, &in_memory).await {
+            Err(error) if Tried::is_of_volume(&error) => {
+                pool.map.in_memory.abandon(new.id);
+                store.lazy.counts.fell_back();
+                warn!(%block, %error, "no memory takes a new replica: it is written to disk");
+            }
+            Err(error) => {
+                pool.map.in_memory.abandon(new.id);
+                return Err(error);
+            }
+            created => {
+                store.lazy.counts.placed();
+                return created;
+            }
+        }
+    }
+    create(&store, &pool, &new).await
 }
 
 /// See [`Store::create_temporary`](crate::Store::create_temporary).
@@ -70,7 +101,8 @@ pub async fn create_temporary(
         }
         crate::transitions::delete::discard(&store, &pool, wanted.id, false).await?;
     }
-    create(&store, &pool, wanted, &options, ReplicaDir::Temporary).await
+    let new = new_replica(wanted, &options, ReplicaDir::Temporary);
+    create(&store, &pool, &new).await
 }
 
 fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError {
@@ -81,15 +113,8 @@ fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError
     )
 }
 
-/// Chooses a volume and creates the files; where that volume fails, is full or leaves meanwhile,
-/// another one, each once. The caller holds the latch, and the block is not in the map.
-async fn create(
-    store: &Arc<StoreState>,
-    pool: &Arc<Pool>,
-    block: Block,
-    options: &WriteOptions,
-    place: ReplicaDir,
-) -> Result<ReplicaWriter, StoreError> {
+/// What is to be created.
+fn new_replica(block: Block, options: &WriteOptions, place: ReplicaDir) -> NewReplica {
     let state = if place == ReplicaDir::Rbw {
         ReplicaState::Rbw
     } else {
@@ -98,14 +123,24 @@ async fn create(
     let mut status = Status::new(state, place, block.generation_stamp);
     status.expected_len = options.expected_len.unwrap_or(block.num_bytes);
     status.pinned = options.pinned;
-    let new = NewReplica {
+    NewReplica {
         id: block.id,
         status,
         storage_type: options.storage_type,
         storage_id: options.storage_id.clone().filter(|id| !id.is_empty()),
         checksum: options.checksum,
         class: options.class,
-    };
+    }
+}
+
+/// Chooses a volume and creates the files; where that volume fails, is full or leaves meanwhile,
+/// another one, each once. The caller holds the latch, and the block is not in the map.
+async fn create(
+    store: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    new: &NewReplica,
+) -> Result<ReplicaWriter, StoreError> {
+    let block = new.block();
     let mut tried = Tried::default();
     loop {
         let mut writer = new.open_somewhere(store, pool, &mut tried).await?;

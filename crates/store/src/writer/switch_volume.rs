@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use hayloft_io::{EngineFile, WriteBehind, locks};
+use hayloft_wire::ids::StorageType;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::warn;
 
@@ -90,7 +91,12 @@ impl ReplicaWriter {
         }
         tried.failed(&self.live.slice, self.live.block(), error);
         let status = self.live.snapshot();
-        let storage_type = self.live.slice.volume.info.storage_type;
+        let mut storage_type = self.live.slice.volume.info.storage_type;
+        if storage_type.is_transient() {
+            // It was to go to disk later: it does so now.
+            self.store.lazy.counts.fell_back();
+            storage_type = StorageType::Disk;
+        }
         let new = NewReplica {
             id: self.live.id,
             storage_type,

@@ -83,6 +83,7 @@ impl Tried {
 }
 
 /// A replica that is to be created.
+#[derive(Clone)]
 pub(super) struct NewReplica {
     pub id: i64,
     /// What it begins as.

@@ -11,9 +11,32 @@ use super::Due;
 use super::ReplicaWriter;
 use super::growth::ReplicaFiles;
 use super::pending_packets::PendingPackets;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::replica::LiveReplica;
+use crate::replica::block_pool::Pool;
+use crate::state::StoreState;
 use crate::types::PacketData;
 use crate::writer::write_plan::{Plan, plan};
+
+/// Takes room of the budget where a replica in memory becomes longer than its client said.
+fn room_in_memory(
+    store: &StoreState,
+    pool: &Pool,
+    live: &LiveReplica,
+    len: u64,
+) -> Result<(), StoreError> {
+    let (memory, id) = (&pool.map.in_memory, live.id);
+    let missing = memory.missing_room(id, len);
+    if missing == 0 {
+        return Ok(());
+    }
+    let more = store.cache.reserve_in_memory(missing).ok_or_else(|| {
+        let text = format!("no room in memory for {len} bytes of {}", live.block());
+        StoreError::new(StoreErrorKind::OutOfSpace, text)
+    })?;
+    drop(memory.add_room(id, more));
+    Ok(())
+}
 
 impl ReplicaWriter {
     /// Gathers from now on what is written, when the checksum is known.
@@ -171,6 +194,11 @@ impl ReplicaWriter {
             if self.live.slice.volume.is_failed() {
                 return self.go_elsewhere(self.pool.volume_failed()).map(|()| true);
             }
+        }
+        if self.live.slice.volume.info.storage_type.is_transient()
+            && let Err(error) = room_in_memory(&self.store, &self.pool, &self.live, plan.tail.len)
+        {
+            return self.go_elsewhere(error).map(|()| true);
         }
         // A checksum that covers synced bytes is about to be replaced.
         let chunk_start = pending.chunk_start(plan.first_chunk);

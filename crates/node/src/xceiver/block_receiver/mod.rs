@@ -111,7 +111,8 @@ pub async fn write_block(
     if request.stage == Stage::PipelineCloseRecovery && kind != WriterKind::Datanode {
         return close_recovery(x, conn, &settings, &request).await;
     }
-    let (writer, translate) = open_replica(x, &settings, &request, kind).await?;
+    let is_local = conn.is_local();
+    let (writer, translate) = open_replica(x, &settings, &request, (kind, is_local)).await?;
     let client = &request.message.header.client_name;
     let record = WriteRecord::new(began, client, &writer, kind == WriterKind::Client);
     let cancel = writer.cancel_token();

@@ -14,14 +14,15 @@ use crate::xceiver::error::XferError;
 use crate::xceiver::settings::Settings;
 
 /// Opens the replica as the stage says, with the checksum of the packets. The flag: the disk keeps
-/// another checksum than the packets carry, so that packets have to be checked here.
+/// another checksum than the packets carry, so that packets have to be checked here. `is_local`:
+/// the client is on this host.
 pub async fn open_replica(
     x: &Xceivers,
     settings: &Settings,
     request: &WriteRequest,
-    kind: WriterKind,
+    (kind, is_local): (WriterKind, bool),
 ) -> Result<(ReplicaWriter, bool), XferError> {
-    let opened = open_writer(x, settings, request, kind).await;
+    let opened = open_writer(x, settings, request, (kind, is_local)).await;
     let mut writer = match opened {
         Ok(writer) => writer,
         Err(error) => {
@@ -94,13 +95,16 @@ async fn open_writer(
     x: &Xceivers,
     settings: &Settings,
     request: &WriteRequest,
-    kind: WriterKind,
+    (kind, is_local): (WriterKind, bool),
 ) -> Result<ReplicaWriter, StoreError> {
     let store = x.store();
     let message = &request.message;
     let block = &request.block;
     let new_gs = message.latest_generation_stamp;
-    let options = write_options(settings, request, kind);
+    let options = WriteOptions {
+        lazy_persist: may_be_lazy(settings, request, (kind, is_local)),
+        ..write_options(settings, request, kind)
+    };
     let began = Instant::now();
     if kind != WriterKind::Client {
         let opened = store.create_temporary(block, options).await;
@@ -139,6 +143,20 @@ async fn open_writer(
     opened
 }
 
+/// Whether a new replica may be written to memory first. The NameNode names DISK, and the client
+/// says that the file's policy allows it. Its block's length is the most that it may have: memory
+/// is not set aside for a guess.
+fn may_be_lazy(
+    settings: &Settings,
+    request: &WriteRequest,
+    (kind, is_local): (WriterKind, bool),
+) -> bool {
+    kind == WriterKind::Client
+        && request.message.allow_lazy_persist == Some(true)
+        && (is_local || settings.non_local_lazy_persist)
+        && request.block.block.num_bytes > 0
+}
+
 fn write_options(settings: &Settings, request: &WriteRequest, kind: WriterKind) -> WriteOptions {
     let message = &request.message;
     let known_len = request.block.block.num_bytes;
@@ -147,8 +165,6 @@ fn write_options(settings: &Settings, request: &WriteRequest, kind: WriterKind) 
         // The NameNode names the first storage with room for every block: followed, all writes
         // would meet on one disk. Hadoop's volume choosing policies pass over it too.
         storage_id: None,
-        // `allowLazyPersist` asks for nothing that must be done. Without memory set aside for it
-        // the stock node, too, writes to the type that the NameNode named, which is never RAM_DISK.
         expected_len: Some(if known_len == 0 {
             settings.block_size_estimate
         } else {
@@ -158,6 +174,7 @@ fn write_options(settings: &Settings, request: &WriteRequest, kind: WriterKind) 
         checksum: Some(request.checksum),
         new_gs: Some(message.latest_generation_stamp).filter(|gs| *gs != 0),
         transfer: kind == WriterKind::Transfer,
+        lazy_persist: false,
         // A client waits for the copy that a node makes to add this one to its pipeline.
         class: if kind == WriterKind::Datanode {
             IoClass::Replication

@@ -39,7 +39,7 @@ pub async fn add_pool(
     if let Ok(there) = store.pool(&spec.pool) {
         return check_same(&there.spec, &spec);
     }
-    let pool = Arc::new(Pool::new(spec));
+    let pool = Arc::new(Pool::new(spec, Arc::clone(&store.lazy)));
     let started = Instant::now();
     let volumes = store.volumes();
     let progress = Arc::new(Progress::default());

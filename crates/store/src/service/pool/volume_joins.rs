@@ -78,6 +78,7 @@ async fn try_slice(
         cache_expiry: store.config.replica_cache_expiry,
         used_expiry: store.config.dfs_used_cache_expiry,
         unclean_since: volume.unclean_since,
+        in_memory: volume.info.storage_type.is_transient(),
         threads: walk_threads(),
     };
     let (paths, progress) = (slice.paths.clone(), Arc::clone(progress));

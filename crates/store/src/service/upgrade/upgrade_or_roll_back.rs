@@ -16,7 +16,7 @@ use tracing::info;
 
 use crate::layout::dirs::{DELETING, make_dir};
 use crate::layout::names::{
-    self, CURRENT, FINALIZED, PREVIOUS, PoolPaths, RBW, ReplicaFile, TMP, VERSION,
+    self, CURRENT, FINALIZED, LAZY_PERSIST, PREVIOUS, PoolPaths, RBW, ReplicaFile, TMP, VERSION,
 };
 use crate::layout::version::PoolVersion;
 use crate::replica::file_pair::sync_dir;
@@ -157,7 +157,9 @@ pub fn upgrade(data_files: &DataFiles, paths: &PoolPaths, version: &PoolVersion)
     let old = root.join(PREVIOUS_TMP);
     fs::rename(paths.current(), &old)?;
     make_dir(&paths.current())?;
-    let linked = copy_tree(None, &old.join(FINALIZED), &paths.finalized(), 0)?;
+    let mut linked = copy_tree(None, &old.join(FINALIZED), &paths.finalized(), 0)?;
+    // The only files of replicas that were in memory, where that is gone.
+    linked += copy_tree(None, &old.join(LAZY_PERSIST), &paths.lazy_persist(), 0)?;
     // Replicas in `rbw` are written in place: a link would let that change `previous` too.
     let copied = copy_tree(Some(data_files), &old.join(RBW), &paths.rbw(), 0)?;
     // Once VERSION is there, `current` counts: everything in it must outlive power loss before.

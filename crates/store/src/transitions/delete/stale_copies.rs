@@ -1,0 +1,39 @@
+//! Second copies of replicas in memory that are no longer those of their replicas.
+
+use std::sync::Arc;
+
+use hayloft_wire::ids::Block;
+use tracing::warn;
+
+use super::discard_copy;
+use crate::replica::block_pool::Pool;
+use crate::replica::{FinalReplica, ReplicaDir};
+use crate::state::StoreState;
+
+/// Deletes the stale copies of a block, whatever is known of it. The caller holds its latch.
+pub(crate) async fn delete_stale(store: &Arc<StoreState>, pool: &Arc<Pool>, id: i64) {
+    for copy in pool.map.in_memory.take_stale(id) {
+        delete_copy(store, pool, id, copy).await;
+    }
+}
+
+pub(crate) async fn delete_copy(
+    store: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    id: i64,
+    copy: FinalReplica,
+) {
+    let Ok(slice) = pool.slice(copy.volume) else {
+        return;
+    };
+    let block = Block::new(id, copy.generation_stamp, copy.len);
+    let deleted = discard_copy(store, pool, &slice, ReplicaDir::LazyPersist, block);
+    tokio::select! {
+        biased;
+        () = slice.volume.gone.cancelled() => {}
+        deleted = deleted => if let Err(error) = deleted {
+            warn!(%block, %error, "cannot delete the copy of a replica that was in memory; the \
+                next start finds it again, and the NameNode has it deleted");
+        }
+    }
+}
