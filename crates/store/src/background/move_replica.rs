@@ -207,18 +207,8 @@ async fn copy_and_switch(
             return Err(error);
         }
     };
-    let unchanged = pool.map.is_finalized(id, &replica);
     let target = scratch.at(to.paths.finalized_dir(id));
-    let target = unchanged.then_some(target);
-    // A stop waits for it: the directory may be another node's after that.
-    tokio::select! {
-        biased;
-        () = to.volume.gone.cancelled() => return Err(pool.volume_failed()),
-        settled = file_pair::settle_copy(to, scratch, target, replica.pinned) => {
-            settled.map_err(failed)?;
-        }
-    }
-    if !unchanged {
+    if !settle_if_unchanged(pool, &replica, to, (scratch, target), failed).await? {
         let text = format!("replica {old} changed while it was moved");
         return Err(StoreError::illegal(text));
     }
@@ -257,9 +247,29 @@ async fn copy_and_switch(
     Ok(crate::replica::reference::reference_of(pool, to, id, &slot))
 }
 
+/// Gives a copy its name if the replica is still the same, and removes it otherwise; whether it is.
+/// The caller holds the latch. A stop waits for it: the directory may be another node's after that.
+pub(crate) async fn settle_if_unchanged(
+    pool: &Pool,
+    replica: &FinalReplica,
+    to: &Arc<BlockPoolSlice>,
+    (scratch, target): (Pair, Pair),
+    failed: impl Fn(IoError) -> StoreError,
+) -> Result<bool, StoreError> {
+    let unchanged = pool.map.is_finalized(scratch.id, replica);
+    let target = unchanged.then_some(target);
+    tokio::select! {
+        biased;
+        () = to.volume.gone.cancelled() => Err(pool.volume_failed()),
+        settled = file_pair::settle_copy(to, scratch, target, replica.pinned) => {
+            settled.map(|_| unchanged).map_err(failed)
+        }
+    }
+}
+
 /// Waits until a move need not be waited for any more; gives why. What a disk that gives no answer
 /// was asked for never ends, and the store waits for moves when it stops.
-async fn cut_off(
+pub(crate) async fn cut_off(
     store: &StoreState,
     pool: &Pool,
     from: &BlockPoolSlice,
@@ -273,7 +283,7 @@ async fn cut_off(
 }
 
 /// Removes a copy that did not come whole. What stays goes at the next start.
-async fn clean_up(store: &StoreState, pool: &Pool, to: &BlockPoolSlice, scratch: &Pair) {
+pub(crate) async fn clean_up(store: &StoreState, pool: &Pool, to: &BlockPoolSlice, scratch: &Pair) {
     let (dir, data_files) = (scratch.dir.clone(), to.volume.data_files());
     let clean = move || data_files.remove_tree(&dir);
     tokio::select! {

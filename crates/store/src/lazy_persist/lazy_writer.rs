@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt as _;
-use hayloft_io::{IoClass, IoErrorKind, IoOp, told_if_broken};
+use hayloft_io::told_if_broken;
 use hayloft_wire::ids::{Block, StorageType};
 use tracing::{debug, info, warn};
 
 use super::second_copy::{PLACE, settle_stale};
 use crate::background::bring_files::copy_verified;
+use crate::background::move_replica::{clean_up, cut_off, settle_if_unchanged};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::FinalReplica;
 use crate::replica::block_pool::Pool;
-use crate::replica::file_pair::{self, Pair};
+use crate::replica::file_pair::Pair;
 use crate::replica::live::directory;
 use crate::state::StoreState;
 use crate::transitions::check_volume::examine;
@@ -51,6 +52,9 @@ async fn run(store: Arc<StoreState>) {
         for pool in store.pools() {
             take_room(&store, &pool);
             for id in pool.map.in_memory.stale_ids() {
+                if store.ending.is_cancelled() {
+                    return;
+                }
                 let settled = settle_stale(&store, &pool, id, None).await;
                 if let Err(error) = settled {
                     warn!(pool = %pool.id(), id, %error, "cannot settle the copy of a replica \
@@ -184,35 +188,24 @@ async fn copy_to(
     let copying = copy_verified(from, to, &source, &scratch, replica.len);
     let copied = tokio::select! {
         biased;
-        () = store.ending.cancelled() => Err(StoreError::closed("the store is shutting down")),
-        () = from.volume.gone.cancelled() => Err(pool.volume_failed()),
-        () = to.volume.gone.cancelled() => Err(pool.volume_failed()),
+        error = cut_off(store, pool, from, to) => Err(error),
         copied = copying => copied.map_err(failed),
     };
     let checksum = match copied {
         Ok(checksum) => checksum,
         Err(error) => {
-            clean_up(to, &scratch).await;
+            clean_up(store, pool, to, &scratch).await;
             return Err(error);
         }
     };
     look(Step::Copied);
     let latch = pool.latches.acquire(id).await;
-    let unchanged = pool.map.is_finalized(id, &replica);
-    if unchanged {
+    if pool.map.is_finalized(id, &replica) {
         // A copy of an earlier generation has the same name.
         delete_stale(store, pool, id).await;
     }
     let target = scratch.at(directory(to, PLACE, id));
-    let target = unchanged.then_some(target);
-    tokio::select! {
-        biased;
-        () = to.volume.gone.cancelled() => return Err(pool.volume_failed()),
-        settled = file_pair::settle_copy(to, scratch, target, replica.pinned) => {
-            settled.map_err(failed)?;
-        }
-    }
-    if !unchanged {
+    if !settle_if_unchanged(pool, &replica, to, (scratch, target), failed).await? {
         return Ok(false);
     }
     look(Step::Named);
@@ -232,22 +225,4 @@ async fn copy_to(
     let waited = since.map(|(_, waited)| waited).unwrap_or_default();
     store.lazy.counts.persisted(replica.len, waited);
     Ok(true)
-}
-
-/// Removes a copy that did not come whole. What stays goes at the next start.
-async fn clean_up(to: &BlockPoolSlice, scratch: &Pair) {
-    let (dir, data_files) = (scratch.dir.clone(), to.volume.data_files());
-    let clean = move || match data_files.remove_tree(&dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    };
-    tokio::select! {
-        biased;
-        () = to.volume.gone.cancelled() => {}
-        removed = file_pair::on_disk(to, IoClass::Balancer, IoOp::Unlink, &scratch.dir, clean) => {
-            if let Err(error) = removed && error.kind() != IoErrorKind::NotFound {
-                debug!(dir = %scratch.dir.display(), %error, "a part of a copy stays");
-            }
-        }
-    }
 }

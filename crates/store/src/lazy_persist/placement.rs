@@ -54,9 +54,14 @@ async fn find_room(store: &Arc<StoreState>, pool: &Arc<Pool>, bytes: u64) -> Opt
 /// goes on behind it, and the new replica goes to disk.
 async fn evict_in_time(store: &Arc<StoreState>) -> bool {
     let of_task = Arc::clone(store);
-    let evicting = store
-        .tasks
-        .spawn_here(async move { evict_least_recent(&of_task).await });
+    let evicting = async {
+        let turn = Arc::clone(&store.lazy.leaving).lock_owned().await;
+        let evict = async move {
+            let _turn = turn;
+            evict_least_recent(&of_task).await
+        };
+        store.tasks.spawn_here(evict).await
+    };
     let evicted = tokio::time::timeout(EVICTION_LIMIT, evicting).await;
     matches!(evicted, Ok(Ok(true)))
 }

@@ -1,6 +1,7 @@
 //! What a store has done with replicas on `RAM_DISK` volumes, in numbers, and how its lazy writer
 //! is woken.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use tokio::sync::Notify;
 pub(crate) struct LazyPersist {
     /// Second copies have become stale.
     pub wake: Notify,
+    /// Held by what leaves memory for a new replica: one at a time, however many clients wait.
+    pub leaving: Arc<tokio::sync::Mutex<()>>,
     /// The lazy writer has begun.
     pub started: AtomicBool,
     /// What was done.

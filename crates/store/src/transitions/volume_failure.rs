@@ -234,6 +234,10 @@ async fn send_lost(store: &Arc<StoreState>, volume: &Volume, lost: Vec<ExtendedB
     for block in gone {
         send(block).await;
     }
+    // A stop waits for none of them: the next start finds the copies.
+    let copied = copied
+        .into_iter()
+        .take_while(|_| !store.ending.is_cancelled());
     let copied = futures_util::stream::iter(copied);
     copied.for_each_concurrent(FALL_BACKS_MAX, send).await;
 }

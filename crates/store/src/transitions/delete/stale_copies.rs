@@ -17,6 +17,7 @@ pub(crate) async fn delete_stale(store: &Arc<StoreState>, pool: &Arc<Pool>, id: 
     }
 }
 
+/// Deletes the files of a copy, which nothing knows any more. The caller holds the latch.
 pub(crate) async fn delete_copy(
     store: &Arc<StoreState>,
     pool: &Arc<Pool>,
