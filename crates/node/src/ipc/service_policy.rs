@@ -23,8 +23,8 @@ const DEFAULT: &str = "security.service.authorization.default";
 
 /// The class that tells the groups of users.
 const GROUP_MAPPING: &str = "hadoop.security.group.mapping";
-/// Its values, by a part of their names, that ask the system.
-const OF_THE_SYSTEM: [&str; 2] = ["ShellBasedUnixGroups", "JniBasedUnixGroups"];
+/// Its values, by a part of their names, that ask the system, and for no netgroups.
+const OF_THE_SYSTEM: [&str; 2] = ["ShellBasedUnixGroupsMapping", "JniBasedUnixGroupsMapping"];
 
 /// The protocols that this port serves, with their keys but for the end `.acl`.
 const SERVED: [(&str, &str); 3] = [
