@@ -12,7 +12,7 @@ use clap::Args;
 use rustix::fs::MemfdFlags;
 
 use super::host::{Action, HostArgs, SwapHost};
-use super::limited::{limited, was_late};
+use super::limited::limited;
 use super::profile;
 use super::running::{WhichNode, lives, running};
 use crate::disk_look_process::OWN_PROGRAM;
@@ -144,10 +144,11 @@ fn run(command: &mut Command) -> Result<(), String> {
 
 /// The same of a command that may hang: it is ended then, with what it began.
 fn run_in_time(command: &Command, limit: Duration) -> Result<(), String> {
+    let began = Instant::now();
     let (status, text) = ran(limited(command, limit).stdin(Stdio::null()))?;
     match status.success() {
         true => Ok(()),
-        false if was_late(status.code()) => {
+        false if began.elapsed() >= limit => {
             let name = command.get_program().to_string_lossy();
             let seconds = limit.as_secs();
             Err(format!(
