@@ -78,6 +78,14 @@ impl SecureUser {
 
     /// What the user database has, from whatever source: files, LDAP, SSSD.
     fn ids(&self) -> Result<Ids, CliError> {
+        // `id` would take it for the number of a user, who may be another one.
+        let number = self.name.trim_start_matches('+');
+        if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(self.error(
+                "a number is no name of a user",
+                "name the one who owns the data",
+            ));
+        }
         let ask = |option: &str| -> Result<Vec<u32>, CliError> {
             let mut id = Command::new("timeout");
             id.args(["-s", "KILL", LOOKUP_SECONDS, "id", option, "--", &self.name]);
@@ -245,6 +253,8 @@ mod tests {
             ("root", "this user is root"),
             ("no-such-user", "no such user"),
             ("-u", "no such user"),
+            ("1", "a number is no name"),
+            ("+1", "a number is no name"),
             ("", "no such user"),
         ] {
             let why = named(name).ids().expect_err("refused").to_string();

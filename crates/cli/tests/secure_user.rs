@@ -207,7 +207,7 @@ fn starts_that_cannot_give_up_root_are_refused_before_a_directory_is_touched() {
     for (user, told) in [
         ("no-such-user", "no such user"),
         ("root", "this user is root"),
-        ("0", "this user is root"),
+        ("0", "a number is no name of a user"),
     ] {
         let said = host.refused(&mut host.start(user));
         assert!(said.contains(told), "{said}");

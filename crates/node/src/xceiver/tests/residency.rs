@@ -168,10 +168,26 @@ async fn without_sendfile_cached_data_is_copied() {
         send_file: false,
         ..Settings::default()
     };
-    let (node, data) = with_settings("posix", settings, 1).await;
-    let got = read(&node, &block(1, 1001), 0, LEN as u64).await;
-    assert_eq!(got, Ok(data));
-    assert_eq!(node.x.stats().bytes_read_by_descriptor.get(), 0);
+    for engine in ENGINES {
+        let (node, data) = with_settings(engine, settings.clone(), 1).await;
+        // All there, some of the first and of later pieces not there, the end not there.
+        for (offset, len) in [
+            (LEN as u64, 0),
+            (0, 300_000),
+            (5_000_000, 40_000),
+            (20_000_000, 0),
+        ] {
+            drop_pages(&node, 1, offset, len);
+            let got = read(&node, &block(1, 1001), 0, LEN as u64).await;
+            assert_eq!(
+                got.as_ref(),
+                Ok(&data),
+                "{engine}: {len} dropped at {offset}"
+            );
+        }
+        assert_eq!(node.x.stats().bytes_read_by_descriptor.get(), 0);
+        assert_eq!(node.x.memory().in_use(), 0, "{engine}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
