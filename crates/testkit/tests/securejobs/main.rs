@@ -1,6 +1,6 @@
 //! Whole programs on a secure cluster: Kerberos, block tokens and protected data transfer, with a
 //! stock NameNode. [`hbase`]: HBase with each of its two kinds of write-ahead log. [`clients`]:
-//! Spark and hdfs-native.
+//! Spark and hdfs-native. [`mapreduce`]: jobs on a secure YARN.
 //!
 //! `jobs` has such programs on a cluster that protects nothing.
 
@@ -9,6 +9,7 @@ mod hbase;
 mod hbase_server;
 #[path = "../kerberos/in_realm.rs"]
 mod in_realm;
+mod mapreduce;
 #[path = "../jobs/programs.rs"]
 mod programs;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     in_realm::suite("securejobs", |suite| {
         hbase::cases(suite);
         clients::cases(suite);
+        mapreduce::cases(suite);
         Ok(())
     })
 }
@@ -61,7 +63,7 @@ const AES: Protection = Protection {
 
 /// A secure cluster whose RPC and data transfer are protected so.
 fn protected(realm: &Realm, protection: Protection) -> Result<ClusterBuilder> {
-    let groups = "hdfs=supergroup;nn=supergroup;dn=users;hbase=users";
+    let groups = "hdfs=supergroup;nn=supergroup;dn=users;hbase=users;yarn=users;root=users";
     let mut builder = secure(realm, "privacy")?
         .conf("dfs.replication", 3)
         .conf("hadoop.user.group.static.mapping.overrides", groups);
