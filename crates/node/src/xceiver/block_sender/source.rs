@@ -24,8 +24,8 @@ const PIECE: usize = 4 << 20;
 /// when it is sent.
 const PIECE_CACHED: usize = 1 << 20;
 
-/// Data copied out of the page cache at a time for a connection that is encrypted. The engine copies
-/// so much on the thread that asks, whose processor's cache has it when it is encrypted and sent.
+/// Data copied out of the page cache at a time for a connection that is encrypted. The engine
+/// copies so much on the thread that asks. Its processor's cache has it when it is encrypted.
 const PIECE_COPIED: usize = 256 << 10;
 
 /// Data read from the disk at a time when many readers share the memory.
