@@ -37,7 +37,7 @@ pub async fn move_block(
             format!("Replica {block} already exists on storage {target}"),
         ));
     }
-    let mut tried = Tried::except(replica.volume);
+    let mut tried = Tried::except(vec![replica.volume]);
     let mut near = beside(&store, &pool, &from, target, storage_id, replica.len);
     loop {
         let (slice, way) = match near.take() {

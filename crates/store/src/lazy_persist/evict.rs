@@ -8,7 +8,9 @@ use futures_util::future::BoxFuture;
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
 
-use super::second_copy::{is_in_lazy_persist, is_no_older, put_in_place, settle_stale, tell_found};
+use super::second_copy::{
+    is_in_lazy_persist, is_no_older, keep_unless_missing, put_in_place, settle_stale, tell_found,
+};
 use crate::error::StoreError;
 use crate::replica::block_pool::Pool;
 use crate::replica::memory_replicas::Persisted;
@@ -61,14 +63,14 @@ pub(super) fn fall_back<'a>(
             None if lost && pool.map.in_memory.has_stale(id) => {
                 settle_stale(store, &pool, id, Some(block.block)).await
             }
-            None => return lost && is_on_disk(store, &pool, block.block).await,
+            None => Ok(None),
         };
         match fallen {
             Ok(Some(replica)) => {
                 info!(%block, ?replica, "memory has lost a replica: its copy on disk is served");
                 true
             }
-            Ok(None) => false,
+            Ok(None) => is_on_disk(store, &pool, block.block).await,
             Err(error) => {
                 warn!(%block, %error, "memory has lost a replica, and its copy on disk cannot be \
                     served");
@@ -79,7 +81,7 @@ pub(super) fn fall_back<'a>(
     .boxed()
 }
 
-/// Whether a replica that memory has lost left it for the disk at the same time: it is here.
+/// Whether a replica that memory has lost or damaged left it for the disk before: it is here.
 async fn is_on_disk(store: &StoreState, pool: &Pool, lost: Block) -> bool {
     if !pool.map.in_memory.is_active() || store.ending.is_cancelled() {
         return false;
@@ -123,7 +125,7 @@ async fn evict(
         // another one.
         let whole = is_in_lazy_persist(pool, &to, id, copy).await;
         if !(whole && pool.persist(id, &replica, copy)) {
-            pool.map.in_memory.keep_stale(id, copy);
+            keep_unless_missing(store, pool, id, copy, &error).await;
         }
         return Err(error);
     }

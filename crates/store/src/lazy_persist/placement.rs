@@ -1,6 +1,7 @@
 //! Which new replica goes to memory, and what leaves for it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hayloft_io::in_pages;
@@ -51,18 +52,29 @@ async fn find_room(store: &Arc<StoreState>, pool: &Arc<Pool>, bytes: u64) -> Opt
 }
 
 /// Whether a replica left soon. A disk that gives no answer keeps no client waiting: the eviction
-/// goes on behind it, and the new replica goes to disk.
+/// goes on behind it, and the new replica goes to disk. So do the next ones, at once, until that
+/// eviction has ended.
 async fn evict_in_time(store: &Arc<StoreState>) -> bool {
-    let of_task = Arc::clone(store);
-    let evicting = async {
-        let turn = Arc::clone(&store.lazy.leaving).lock_owned().await;
-        let evict = async move {
-            let _turn = turn;
-            evict_least_recent(&of_task).await
-        };
-        store.tasks.spawn_here(evict).await
+    let hangs = &store.lazy.leaving_hangs;
+    let until = tokio::time::Instant::now() + EVICTION_LIMIT;
+    let leaving = Arc::clone(&store.lazy.leaving);
+    let turn = match hangs.load(Ordering::Relaxed) {
+        true => leaving.try_lock_owned().ok(),
+        false => {
+            let turn = tokio::time::timeout_at(until, leaving.lock_owned());
+            turn.await.ok()
+        }
     };
-    let evicted = tokio::time::timeout(EVICTION_LIMIT, evicting).await;
+    let Some(turn) = turn else {
+        return false;
+    };
+    let of_task = Arc::clone(store);
+    let evict = async move {
+        let _turn = turn;
+        evict_least_recent(&of_task).await
+    };
+    let evicted = tokio::time::timeout_at(until, store.tasks.spawn_here(evict)).await;
+    hangs.store(evicted.is_err(), Ordering::Relaxed);
     matches!(evicted, Ok(Ok(true)))
 }
 

@@ -46,12 +46,34 @@ pub(super) async fn settle_stale(
     };
     let to = pool.slice(copy.volume)?;
     let placed = put_in_place(store, pool, &to, id, copy).await;
-    placed.inspect_err(|_| pool.map.in_memory.keep_stale(id, copy))?;
+    if let Err(error) = placed {
+        keep_unless_missing(store, pool, id, copy, &error).await;
+        return Err(error);
+    }
     pool.put(id, Slot::Finalized(copy))?;
     // Before another task may delete it and tell of that.
     tell_found(store, pool, &to, id, copy).await;
     drop(latch);
     Ok(Some(copy))
+}
+
+/// Keeps a copy that could not be moved, to be tried again. One that is not there is forgotten: its
+/// bytes are counted off already. What is left of it goes, so that it is not in the way of another.
+/// The caller holds the latch.
+pub(super) async fn keep_unless_missing(
+    store: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    id: i64,
+    copy: FinalReplica,
+    error: &StoreError,
+) {
+    let missing = error
+        .io_error()
+        .is_some_and(|e| e.kind() == IoErrorKind::NotFound);
+    match missing {
+        true => delete::delete_copy(store, pool, id, copy).await,
+        false => pool.map.in_memory.keep_stale(id, copy),
+    }
 }
 
 /// Whether a replica on disk is what memory has lost, or newer.

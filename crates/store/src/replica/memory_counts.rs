@@ -1,10 +1,12 @@
 //! What a store has done with replicas on `RAM_DISK` volumes, in numbers, and how its lazy writer
 //! is woken.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hayloft_wire::ids::PoolId;
 use tokio::sync::Notify;
 
 /// Of one store: what its pools share.
@@ -14,6 +16,10 @@ pub(crate) struct LazyPersist {
     pub wake: Notify,
     /// Held by what leaves memory for a new replica: one at a time, however many clients wait.
     pub leaving: Arc<tokio::sync::Mutex<()>>,
+    /// One of them did not end in time.
+    pub leaving_hangs: AtomicBool,
+    /// Replicas that are being copied, with the names of their pools.
+    pub copying: Mutex<HashSet<(PoolId, i64)>>,
     /// The lazy writer has begun.
     pub started: AtomicBool,
     /// What was done.

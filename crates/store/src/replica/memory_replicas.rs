@@ -374,11 +374,15 @@ impl MemoryReplicas {
     }
 
     /// Takes the second copy of a replica, whose files are the caller's from here on. The replica
-    /// waits for another one.
+    /// waits for another one. Where it gets this one back, others leave memory before it: it could
+    /// not.
     pub fn take_copy(&self, id: i64) -> Option<Persisted> {
         let mut replicas = self.lock();
         let persisted = replicas.persisted(id)?;
         replicas.wait_again(id);
+        if let Some(entry) = replicas.by_id.get_mut(&id) {
+            entry.last_use = next_use();
+        }
         Some(persisted)
     }
 
@@ -400,12 +404,17 @@ impl MemoryReplicas {
         self.lock().stale.remove(&id).unwrap_or_default()
     }
 
-    /// The blocks that have such copies.
-    pub fn stale_ids(&self) -> Vec<i64> {
-        if !self.is_active() {
-            return Vec::new();
+    /// The blocks that have such copies, by the number of the volume.
+    pub fn stale_by_volume(&self) -> HashMap<u16, Vec<i64>> {
+        let mut ids: HashMap<u16, Vec<i64>> = HashMap::new();
+        if self.is_active() {
+            for (id, copies) in &self.lock().stale {
+                for copy in copies {
+                    ids.entry(copy.volume).or_default().push(*id);
+                }
+            }
         }
-        self.lock().stale.keys().copied().collect()
+        ids
     }
 
     /// Whether second copies lie on a volume.

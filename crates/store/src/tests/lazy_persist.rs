@@ -1,6 +1,7 @@
 //! Replicas that are written to memory first, and their copies on disk. The first volume is DISK,
 //! the second RAM_DISK: a directory like others, so that what it has survives a kill.
 
+mod hung_disks;
 mod kills;
 mod losses;
 

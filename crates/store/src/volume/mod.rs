@@ -30,7 +30,7 @@ pub mod volume_choosing_policy;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use archive_share::SharedMount;
 use error_places::VolumeErrors;
@@ -48,6 +48,10 @@ use crate::config::{ReservedSpace, VolumeConfig};
 use crate::layout::names::PoolPaths;
 use crate::layout::version::VolumeVersion;
 use crate::types::StorageInfo;
+
+/// So long one operation of a disk runs before what can wait, or be done elsewhere, leaves it alone.
+/// A volume that fails for that does so much later.
+pub(crate) const HANGS: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 10_000 });
 
 /// One configured directory.
 #[derive(Debug)]
@@ -273,6 +277,14 @@ impl Volume {
         let taken = lock.take();
         drop(lock);
         drop(taken);
+    }
+
+    /// Whether its disk gives no answer just now: see [`HANGS`].
+    #[must_use]
+    pub(crate) fn hangs(&self) -> bool {
+        let disk = self.engine.disk();
+        let other = disk.longest_other(&self.root).map(|(time, _)| time);
+        disk.longest_transfer().max(other) >= Some(HANGS)
     }
 
     /// Bytes of data and meta files of all pools.

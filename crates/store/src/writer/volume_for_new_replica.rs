@@ -22,10 +22,10 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// None, but this volume is not to be taken.
-    pub fn except(volume: u16) -> Self {
+    /// None, but these volumes are not to be taken.
+    pub fn except(volumes: Vec<u16>) -> Self {
         Self {
-            volumes: vec![volume],
+            volumes,
             first: None,
         }
     }

@@ -178,3 +178,72 @@ async fn what_is_left_of_a_copy_is_not_in_the_way_of_the_next() {
     assert_eq!(node.files(0, "lazypersist"), pair(1, 1001));
     assert!(in_memory.persisted(1).is_some() && !in_memory.has_stale(1));
 }
+
+#[tokio::test]
+async fn a_copy_that_cannot_be_moved_keeps_no_other_replica_in_memory() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        ..lazy_config(dir.path(), 2)
+    };
+    let node = start_on(dir, 2, config).await;
+    node.put_lazy(1).await;
+    node.put_lazy(2).await;
+    node.persist().await;
+    let rule = FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Rename]);
+    faults.add(rule.at(|path| path.ends_with("blk_1")));
+    assert_eq!(node.put_lazy(3).await, StorageType::RamDisk);
+    assert_eq!(node.storage_of(1), Some(StorageType::RamDisk));
+    assert_eq!(node.storage_of(2), Some(StorageType::Disk));
+}
+
+#[tokio::test]
+async fn a_copy_that_is_gone_with_its_replica_is_counted_off_once() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = lazy_config(dir.path(), 2);
+    config.lazy_writer_interval = Duration::from_millis(50);
+    let node = start_on(dir, 8, config).await;
+    node.put(5, 1001, 30 * len()).await;
+    node.put_lazy(1).await;
+    for _ in 0..100 {
+        if node.use_now().persisted == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let used = || {
+        let reports = node.store.storage_reports(&pool()).into_iter();
+        let mut on_disk = reports.filter(|r| r.storage.storage_type == StorageType::Disk);
+        on_disk.next().expect("there").dfs_used
+    };
+    let before = used();
+    for (volume, below) in [(0, "lazypersist"), (RAM, "finalized")] {
+        let dir = node.current(volume).join(below).join("subdir0/subdir0");
+        for name in pair(1, 1001) {
+            std::fs::remove_file(dir.join(name)).expect("removes");
+        }
+    }
+    let gone = node.store.open_reader(&block(1, 1001, 0)).await;
+    assert!(gone.is_err());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let less = before - used();
+    assert!((len() as u64..2 * len() as u64).contains(&less), "{less}");
+    let loaded = node.store.0.pool(&pool()).expect("loaded");
+    assert!(!loaded.map.in_memory.has_stale(1), "nothing is left to do");
+}
+
+#[tokio::test]
+async fn damage_of_what_has_left_memory_is_not_told() {
+    let mut node = node(1).await;
+    node.put_lazy(1).await;
+    node.persist().await;
+    let storage = node.store.replica(&pool(), 1).expect("is here").storage;
+    node.put_lazy(2).await;
+    assert_eq!(node.found().await, (1, StorageType::Disk));
+    let block = block(1, 1001, len() as u64);
+    let event = StoreEvent::Corrupt { block, storage };
+    node.store.0.send_event(event).await;
+    let told = tokio::time::timeout(Duration::from_millis(500), node.events.recv()).await;
+    assert!(told.is_err(), "{told:?}");
+}
