@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, IoOp, OpenMode, together};
-use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
+use hayloft_io::{EngineFile, IoClass, IoError, IoErrorKind, IoOp, OpenMode, together};
 use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tokio::time::{Instant, sleep};
 use tracing::warn;
@@ -12,6 +11,7 @@ use tracing::warn;
 use super::decoded::{instead, open_degraded};
 use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard};
 use super::replica_reader::{Own, ReplicaReader};
+use super::stored_sums::{no_checksums, read_checksum, read_sum};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::protection::Damage;
 use crate::replica::block_pool::Pool;
@@ -27,8 +27,6 @@ use crate::volume::{BlockPoolSlice, footprint};
 /// After that a reader rests between attempts: on a busy machine the task that changes the replica
 /// may be ahead of it each time.
 const ATTEMPTS_AT_ONCE: usize = 10;
-/// Chunk size that stands for "no checksums".
-const NULL_CHUNK_BYTES: u32 = 512;
 
 /// What to make of a finalized replica without meta file, or whose files do not fit each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +71,7 @@ pub(crate) async fn open_reader(
                 format!("Replica gen stamp < block genstamp, block={wanted}, replica={here}"),
             ));
         }
-        let attempt = match &slot {
-            Slot::Finalized(replica) => {
-                open_finalized(store, &pool, (id, *replica), missing_meta).await
-            }
-            Slot::Live(live) => open_live(store, &pool, live, missing_meta).await,
-        };
+        let attempt = open_slot(store, &pool, (id, &slot), missing_meta).await;
         let now = pool.map.get(id);
         let unchanged = now.as_ref().is_some_and(|now| slot.is_same(now));
         let incomplete = match &attempt {
@@ -121,6 +114,25 @@ pub(crate) async fn open_reader(
         }
     }
     Err(last_error)
+}
+
+/// Opens a replica as it was found. A disk that gives no answer is waited for until its volume is
+/// given up.
+async fn open_slot(
+    store: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    (id, slot): (i64, &Slot),
+    missing_meta: MissingMeta,
+) -> Result<ReplicaReader, StoreError> {
+    let opening = async {
+        match slot {
+            Slot::Finalized(replica) => {
+                open_finalized(store, pool, (id, *replica), missing_meta).await
+            }
+            Slot::Live(live) => open_live(store, pool, live, missing_meta).await,
+        }
+    };
+    pool.unless_gone(slot.volume(), opening).await
 }
 
 /// A replica whose meta file is known to be missing.
@@ -195,58 +207,6 @@ async fn open_pair(
         Err(e) => return Err(e),
     };
     Ok((data?, meta))
-}
-
-/// Reads exactly `len` bytes; `None` when the file is shorter.
-async fn read_exact(
-    file: &Arc<dyn EngineFile>,
-    offset: u64,
-    len: usize,
-) -> Result<Option<AlignedBuf>, IoError> {
-    let (buf, n) = file
-        .read_at(AlignedBuf::unpooled(len), offset, len)
-        .await
-        .into_result()?;
-    Ok((n == len).then_some(buf))
-}
-
-fn no_checksums() -> DataChecksum {
-    DataChecksum::new(ChecksumKind::Null, NULL_CHUNK_BYTES).expect("a possible chunk size")
-}
-
-/// The checksum in the header of a meta file; NULL when the file is not there.
-async fn read_checksum(
-    meta: Option<&Arc<dyn EngineFile>>,
-    block: Block,
-) -> Result<Result<DataChecksum, StoreError>, IoError> {
-    let Some(meta) = meta else {
-        return Ok(Ok(no_checksums()));
-    };
-    let corrupt = |text: String| StoreError::corrupt(text);
-    let Some(header) = read_exact(meta, 0, META_HEADER_LEN).await? else {
-        // The header comes with the first packet.
-        return Ok(if block.num_bytes == 0 {
-            Ok(no_checksums())
-        } else {
-            Err(corrupt(format!(
-                "{block}: the meta file is shorter than its header"
-            )))
-        });
-    };
-    Ok(DataChecksum::decode_meta_header(header.as_slice())
-        .map_err(|e| corrupt(format!("{block}: the header of the meta file: {e}"))))
-}
-
-/// The stored checksum of one chunk.
-async fn read_sum(
-    meta: &Arc<dyn EngineFile>,
-    checksum: DataChecksum,
-    chunk_start: u64,
-) -> Result<Option<u32>, IoError> {
-    let sum = read_exact(meta, checksum.meta_len(chunk_start), checksum.sum_size()).await?;
-    Ok(sum
-        .and_then(|b| b.as_slice().first_chunk().copied())
-        .map(u32::from_be_bytes))
 }
 
 async fn open_finalized(

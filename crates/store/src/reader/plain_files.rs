@@ -39,7 +39,9 @@ pub(crate) async fn open_plain_files(
         && let Ok(slice) = pool.slice(replica.volume)
     {
         let of = (id, &replica);
-        match open_own_files(store, &pool, of, &slice, IoClass::ClientRead).await {
+        let opening =
+            async { Ok(open_own_files(store, &pool, of, &slice, IoClass::ClientRead).await) };
+        match pool.unless_gone(replica.volume, opening).await? {
             Ok(Some(files)) => {
                 pool.map.in_memory.touch(id, replica.volume);
                 return Ok(Some(files));

@@ -98,6 +98,24 @@ impl Pool {
             .ok_or_else(|| self.volume_failed())
     }
 
+    /// Waits for `work` on a volume, but no longer than the volume is in use: a disk that gives no
+    /// answer ends nothing that it has begun.
+    ///
+    /// # Errors
+    /// `VolumeFailed`, and those of `work`.
+    pub(crate) async fn unless_gone<T>(
+        &self,
+        volume: u16,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let slice = self.slice(volume)?;
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = slice.volume.gone.cancelled() => Err(self.volume_failed()),
+        }
+    }
+
     /// The error for a replica on a volume that has failed or was taken out.
     #[must_use]
     pub(crate) fn volume_failed(&self) -> StoreError {

@@ -131,3 +131,32 @@ async fn files_are_opened_anew_where_they_are_plain_and_the_replica_complete() {
     let unknown = node.store.open_plain_files(&block(9, 1001, 0)).await;
     assert_eq!(Node::error_of(unknown), StoreErrorKind::NotFound);
 }
+
+/// A disk that gives no answer ends no opening: it is waited for until its volume is given up.
+#[tokio::test]
+async fn an_opening_ends_with_its_volume() {
+    for plain in [true, false] {
+        let (node, faults) = Node::faulty(1).await;
+        node.put(1, 1001, 700).await;
+        let hour = Duration::from_secs(3600);
+        let rule = FaultRule::new(Effect::Stall(hour)).on(&[hayloft_io::IoOp::Open]);
+        let rule = faults.add(rule);
+        let at = block(1, 1001, 0);
+        let opening = async {
+            match plain {
+                true => node.store.open_plain_files(&at).await.map(drop),
+                false => node.store.open_reader(&at).await.map(drop),
+            }
+        };
+        let failure = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            node.store.0.volumes()[0].set_failed();
+        };
+        let both = async { tokio::join!(opening, failure) };
+        let ended = tokio::time::timeout(Duration::from_secs(10), both).await;
+        let (opened, ()) = ended.expect("in time");
+        assert_eq!(Node::error_of(opened), StoreErrorKind::VolumeFailed);
+        assert!(faults.fired(rule) > 0, "it hung");
+        node.store.crash();
+    }
+}
