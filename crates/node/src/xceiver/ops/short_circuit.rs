@@ -124,7 +124,12 @@ async fn prepare(
             Err(error(format!("No data exists for block {block}")))
         }
         // The process or the disk may do better later; over TCP the block may be decoded.
-        Err(e) if e.kind() == StoreErrorKind::Retry || e.io_error().is_some() => {
+        Err(e)
+            if matches!(
+                e.kind(),
+                StoreErrorKind::Retry | StoreErrorKind::VolumeFailed
+            ) || e.io_error().is_some() =>
+        {
             x.store().check_volumes_soon();
             Err(unsupported(e.to_string()))
         }
@@ -152,18 +157,18 @@ pub async fn share_memory(x: &Xceivers, conn: &Conn) -> Result<Option<OwnSegment
             .await?;
         return Ok(None);
     }
-    // Clients go on without shared memory: they hear nothing of changes then, as older ones do.
-    let Some(place) = x.segment_place() else {
-        let text = format!("{NO_SEGMENTS} ({TOO_MANY})");
-        conn.write_message(&answer(Status::ErrorUnsupported, Some(text)))
-            .await?;
-        return Ok(None);
+    let failed =
+        |error: std::io::Error| format!("Failed to create shared file descriptor: {error}");
+    let created = match x.segment_place() {
+        Some(place) => x.segments().create(place).map_err(failed),
+        None => Err(format!("{NO_SEGMENTS} ({TOO_MANY})")),
     };
-    let (segment, fd) = match x.segments().create(place) {
+    let (segment, fd) = match created {
         Ok(created) => created,
-        Err(error) => {
-            let text = format!("Failed to create shared file descriptor: {error}");
-            conn.write_message(&answer(Status::Error, Some(text)))
+        // Clients go on without shared memory: they hear nothing of changes then, as older ones do.
+        // After another answer they would ask again without pause.
+        Err(text) => {
+            conn.write_message(&answer(Status::ErrorUnsupported, Some(text)))
                 .await?;
             return Ok(None);
         }

@@ -393,3 +393,35 @@ async fn no_more_segments_are_open_than_allowed() {
     let answer = third.ask_for_segment().await;
     assert_eq!(answer.status, i32::from(Status::Success));
 }
+
+/// In a process of its own, which may open few files.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a part of the next"]
+async fn asks_for_a_segment_without_descriptors() {
+    let node = start().await;
+    let mut client = Local::connect(&node).await;
+    // Once it is served it takes no more descriptors.
+    let answer = client.ask(&request(9, None)).await;
+    assert_eq!(answer.outcome(), Status::Error);
+    let more = || std::fs::File::open("/dev/null").ok();
+    let all: Vec<_> = std::iter::from_fn(more).collect();
+    let answer = client.ask_for_segment().await;
+    drop(all);
+    assert_eq!(answer.status, i32::from(Status::ErrorUnsupported));
+    assert!(answer.error().contains("Failed to create"), "{answer:?}");
+}
+
+/// After any other answer a stock client asks again without pause.
+#[test]
+fn without_descriptors_clients_are_told_to_go_on_without_segments() {
+    let program = std::env::current_exe().expect("this program");
+    let test = "xceiver::tests::short_circuit::asks_for_a_segment_without_descriptors";
+    let ran = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 200 && exec \"$@\"", "sh"])
+        .arg(program)
+        .args(["--exact", test, "--ignored"])
+        .output()
+        .expect("runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+}
