@@ -54,25 +54,36 @@ impl Configuration {
     }
 
     /// A line for directories on RAM disks that no memory is set aside for: nothing is written
-    /// there.
-    fn ram_disks(&self) -> Option<String> {
+    /// there. And one where the node ends with that memory, as Apache's does.
+    fn ram_disks(&self) -> Vec<String> {
         let dirs = self.get(&keys::DATA_DIRS);
         let transient: Vec<String> = dirs
             .iter()
             .filter(|dir| dir.storage_type.is_transient())
             .map(ToString::to_string)
             .collect();
-        let unused = !transient.is_empty() && self.get(&keys::MAX_LOCKED_MEMORY) == 0;
-        unused.then(|| {
-            format!(
-                "{} ({}): {}: without {} LAZY_PERSIST files are written to DISK at once: set the \
-                    bytes of memory that they may take",
-                keys::DATA_DIRS.name(),
-                self.origin(keys::DATA_DIRS.name()),
-                transient.join(", "),
+        let mut says = Vec::new();
+        if self.get(&keys::MAX_LOCKED_MEMORY) == 0 {
+            says.push(format!(
+                "without {} LAZY_PERSIST files are written to DISK at once: set the bytes of \
+                    memory that they may take",
                 keys::MAX_LOCKED_MEMORY.name()
-            )
-        })
+            ));
+        }
+        if self.get(&keys::FAILED_VOLUMES_TOLERATED) == 0 && self.get(&keys::PARITY).is_none() {
+            says.push(format!(
+                "the node stops when this memory is lost, as when a disk is: set {} to 1, and it \
+                    goes on",
+                keys::FAILED_VOLUMES_TOLERATED.name()
+            ));
+        }
+        let name = keys::DATA_DIRS.name();
+        let dirs = transient.join(", ");
+        let line = |says| format!("{name} ({}): {dirs}: {says}", self.origin(name));
+        says.into_iter()
+            .filter(|_| !transient.is_empty())
+            .map(line)
+            .collect()
     }
 
     /// A line for each key that ends in a directory which is none of the volumes: a slash too many,
@@ -258,14 +269,19 @@ mod tests {
     #[test]
     fn a_ram_disk_is_answered_by_name() {
         let lines = config(&[("dfs.datanode.data.dir", "/a,[RAM_DISK]/b,[SSD]/c")]).warnings();
-        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(
             lines[0].contains("[RAM_DISK]/b:") && lines[0].contains("to DISK at once"),
             "{}",
             lines[0]
         );
+        assert!(lines[1].contains("volumes.tolerated to 1"), "{}", lines[1]);
         let dirs = ("dfs.datanode.data.dir", "/a,[RAM_DISK]/b");
-        let lines = config(&[dirs, ("dfs.datanode.max.locked.memory", "65536")]).warnings();
+        let memory = ("dfs.datanode.max.locked.memory", "65536");
+        let more = ("dfs.datanode.failed.volumes.tolerated", "1");
+        let lines = config(&[dirs, memory, more]).warnings();
+        assert!(lines.is_empty(), "{lines:?}");
+        let lines = config(&[("dfs.datanode.data.dir", "/a"), memory]).warnings();
         assert!(lines.is_empty(), "{lines:?}");
     }
 
