@@ -1,5 +1,7 @@
 //! Who may do what: the superuser check of administrative calls, and acting for other users.
 
+use std::net::IpAddr;
+
 use tracing::debug;
 
 use hayloft_client::login;
@@ -9,7 +11,7 @@ use hayloft_rpc::log_limit::words;
 use hayloft_rpc::server::Caller;
 use hayloft_rpc::server::fault::{RpcFault, java};
 
-use crate::security::{AccessList, ShortNames, UserGroups};
+use crate::security::{AccessList, FoundHosts, HostList, ShortNames, UserGroups};
 
 /// Decides about callers.
 #[derive(Debug)]
@@ -114,7 +116,7 @@ impl Users {
             return Err(format!("User: {real} is not allowed to impersonate {user}"));
         }
         let address = caller.address.ip().to_canonical();
-        if from_allowed_host(&rule("hosts"), &address.to_string()).await {
+        if from_allowed_host(&rule("hosts"), address).await {
             return Ok(());
         }
         let real = words(real);
@@ -151,23 +153,21 @@ fn listed(list: &str, name: &str) -> bool {
     list.trim() == "*" || list.split(',').any(|entry| entry.trim() == name)
 }
 
-/// Hosts are addresses or names; a name counts with each of its addresses.
-async fn from_allowed_host(allowed: &str, address: &str) -> bool {
-    if listed(allowed, address) {
+/// Hosts are addresses, networks or names, looked up when no address or network fits. A list that
+/// cannot be read has none.
+async fn from_allowed_host(allowed: &str, address: IpAddr) -> bool {
+    let mut hosts = match HostList::parse(allowed) {
+        Ok(hosts) => hosts,
+        Err(why) => {
+            debug!(allowed, "a list of hosts of hadoop.proxyuser takes {why}");
+            return false;
+        }
+    };
+    if hosts.has(address) {
         return true;
     }
-    for host in allowed
-        .split(',')
-        .map(str::trim)
-        .filter(|host| !host.is_empty())
-    {
-        if let Ok(mut found) = tokio::net::lookup_host((host, 0)).await
-            && found.any(|candidate| candidate.ip().to_string() == address)
-        {
-            return true;
-        }
-    }
-    false
+    let _unknown = hosts.resolve(&mut FoundHosts::new()).await;
+    hosts.has(address)
 }
 
 #[cfg(test)]
@@ -326,8 +326,18 @@ mod tests {
             ("hadoop.proxyuser.gate.hosts", "10.0.0.1,127.0.0.1"),
             ("hadoop.proxyuser.far.groups", "*"),
             ("hadoop.proxyuser.far.hosts", "10.0.0.1"),
+            ("hadoop.proxyuser.near.groups", "*"),
+            ("hadoop.proxyuser.near.hosts", "10.0.0.1, 127.0.0.0/8"),
+            ("hadoop.proxyuser.named.users", "ann"),
+            ("hadoop.proxyuser.named.hosts", "localhost"),
+            ("hadoop.proxyuser.odd.users", "ann"),
+            ("hadoop.proxyuser.odd.hosts", "127.0.0.0/99"),
         ]);
         assert!(users.may_connect(&caller("zoe", None)).await.is_ok());
+        for (real, may) in [("near", true), ("named", true), ("odd", false)] {
+            let heard = users.may_connect(&caller("ann", Some(real))).await;
+            assert_eq!(heard.is_ok(), may, "{real}: {heard:?}");
+        }
         assert!(
             users
                 .may_connect(&caller("ann", Some("gate")))
