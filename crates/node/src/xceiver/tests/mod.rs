@@ -3,6 +3,7 @@
 
 mod ahead;
 mod bench;
+mod by_hand;
 mod client;
 mod failures;
 mod garbage;

@@ -1,19 +1,15 @@
 //! Connections that have to begin with a handshake (SASL), and those that do not do so.
 
 use bytes::{Bytes, BytesMut};
-use hayloft_client::{
-    NodeCredential, NodeStream, Protected, TransferProtection, prove_to_node, read_handshake,
-};
+use hayloft_client::{NodeCredential, NodeStream, Protected, TransferProtection, prove_to_node};
 use hayloft_conf::Configuration;
-use hayloft_sasl::{DigestClient, SaslQuality, to_base64};
+use hayloft_sasl::to_base64;
 use hayloft_wire::block_token::AccessMode;
-use hayloft_wire::frame;
 use hayloft_wire::ids::StorageType;
 use hayloft_wire::packet::PacketParser;
-use hayloft_wire::proto::datatransfer::DataTransferEncryptorMessage;
 use hayloft_wire::proto::hdfs_server::ExportedBlockKeys;
 use hayloft_wire::proto::security::Token;
-use hayloft_wire::transfer::{self, SASL_MAGIC, Stage};
+use hayloft_wire::transfer::{self, Stage};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -29,7 +25,7 @@ use crate::security::{Access, BlockTokens, DataEncryptionKey};
 const LEN: usize = 1_000_000;
 
 const KERBEROS: (&str, &str) = ("hadoop.security.authentication", "kerberos");
-const ENCRYPT: (&str, &str) = ("dfs.encrypt.data.transfer", "true");
+pub(super) const ENCRYPT: (&str, &str) = ("dfs.encrypt.data.transfer", "true");
 const AES: (&str, &str) = (
     "dfs.encrypt.data.transfer.cipher.suites",
     "AES/CTR/NoPadding",
@@ -39,12 +35,12 @@ fn quality(names: &'static str) -> (&'static str, &'static str) {
     ("dfs.data.transfer.protection", names)
 }
 
-fn protection(properties: &[(&str, &str)]) -> TransferProtection {
+pub(super) fn protection(properties: &[(&str, &str)]) -> TransferProtection {
     let config = Configuration::from_properties(properties.iter().copied());
     TransferProtection::from_config(&config.expect("valid"))
 }
 
-async fn node(keys: &ExportedBlockKeys, properties: &[(&str, &str)]) -> Node {
+pub(super) async fn node(keys: &ExportedBlockKeys, properties: &[(&str, &str)]) -> Node {
     let settings = Settings {
         protection: protection(properties),
         ..Settings::default()
@@ -52,12 +48,12 @@ async fn node(keys: &ExportedBlockKeys, properties: &[(&str, &str)]) -> Node {
     Node::with_tokens_and(keys, settings).await
 }
 
-fn token(id: i64, mode: AccessMode) -> Token {
+pub(super) fn token(id: i64, mode: AccessMode) -> Token {
     made_with(&keys(1, 600_000), id, Access::to(mode))
 }
 
 /// A client's side of a handshake as the holder of `token`, or of a key where that is asked for.
-async fn prove(
+pub(super) async fn prove(
     node: &Node,
     properties: &[(&str, &str)],
     token: &Token,
@@ -67,7 +63,7 @@ async fn prove(
 }
 
 /// A key of encrypted data transfer, and how its holder is called.
-fn encryption_key() -> (String, DataEncryptionKey) {
+pub(super) fn encryption_key() -> (String, DataEncryptionKey) {
     let tokens = BlockTokens::new(settings());
     let taken = tokens.take_keys(&pool(), &keys(1, 600_000), true);
     taken.expect("few");
@@ -295,75 +291,6 @@ async fn a_token_says_which_protection_its_holder_has() {
     assert!(prove(&node, weak, &token).await.is_err());
     // A protection that the node does not have.
     assert!(prove(&node, both, &of_privacy(b"auth-int")).await.is_err());
-}
-
-/// Who alters the network tells a client, which has both ciphers, that `told` is the only one on
-/// offer. What the node really offers, and what it says to the answer.
-async fn with_altered_offer(node: &Node, told: &str) -> (String, std::io::Result<()>) {
-    let port = u16::try_from(node.id.xfer_port).expect("a port");
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("up");
-    let message = |payload: &str| {
-        frame::delimited(&DataTransferEncryptorMessage {
-            payload: Some(Bytes::copy_from_slice(payload.as_bytes())),
-            ..DataTransferEncryptorMessage::default()
-        })
-    };
-    let first = [&SASL_MAGIC.to_be_bytes()[..], &message("")].concat();
-    stream.write_all(&first).await.expect("taken");
-    let challenge = read_handshake(&mut stream).await.expect("a challenge");
-    let challenge = challenge.payload.unwrap_or_default();
-    let challenge = String::from_utf8(challenge.to_vec()).expect("text");
-    let (_, offered) = challenge.split_once("cipher=\"").expect("ciphers");
-    let (offered, _) = offered.split_once('"').expect("ciphers");
-    let cipher = |names: &str| format!("cipher=\"{names}\"");
-    let altered = challenge.replacen(&cipher(offered), &cipher(told), 1);
-    let (user, key) = encryption_key();
-    let password = to_base64(key.key.expose());
-    let any = protection(&[ENCRYPT]);
-    let client = DigestClient::new(
-        any.offer(&[SaslQuality::Privacy]),
-        &user,
-        password.as_bytes(),
-    );
-    let answer = client.answer(altered.as_bytes()).expect("it has both");
-    let answer = message(answer.response());
-    stream.write_all(&answer).await.expect("taken");
-    (
-        offered.to_owned(),
-        read_handshake(&mut stream).await.map(drop),
-    )
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_weaker_cipher_is_agreed_on_than_the_configuration_names() {
-    let algorithm = |name| ("dfs.encrypt.data.transfer.algorithm", name);
-    for (named, on_offer, told, taken) in [
-        (Some("3des"), "3des", "3des", true),
-        (Some("3des"), "3des", "rc4", false),
-        // No one loses by the stronger one, and some clients have no other.
-        (Some("rc4"), "3des,rc4", "3des", true),
-        (Some("rc4"), "3des,rc4", "rc4", true),
-        (None, "3des,rc4", "rc4", true),
-    ] {
-        let named: Vec<_> = named.map(algorithm).into_iter().collect();
-        let properties = [&[ENCRYPT][..], &named].concat();
-        let node = node(&keys(1, 600_000), &properties).await;
-        let (offered, end) = with_altered_offer(&node, told).await;
-        assert_eq!(offered, on_offer, "{properties:?}");
-        assert_eq!(end.is_ok(), taken, "{properties:?} {told}: {end:?}");
-        if let Err(why) = end {
-            assert!(why.to_string().contains("asks for the cipher"), "{why}");
-        }
-    }
-    // A client that is set for the other one hears that there is none in common.
-    let node = node(&keys(1, 600_000), &[ENCRYPT, algorithm("3des")]).await;
-    let token = token(1, AccessMode::Read);
-    let refused = prove(&node, &[ENCRYPT, algorithm("rc4")], &token).await;
-    let refused = refused.expect_err("another cipher").to_string();
-    assert!(
-        refused.contains("the server offers the ciphers"),
-        "{refused}"
-    );
 }
 
 /// Whether the node closes the connection within two seconds, while `piece` is sent over and over.
