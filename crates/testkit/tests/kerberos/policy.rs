@@ -5,15 +5,16 @@ use hayloft_rpc::{
     CLIENT_DATANODE_PROTOCOL, INTER_DATANODE_PROTOCOL, Protocol, RpcClient, RpcOptions, RpcQuality,
 };
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::class;
+use hayloft_testkit::hadoop::{SMALL_JVM_FLAGS, class};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::realm::Realm;
 use hayloft_testkit::suite::{expect, expect_eq, passed};
-use hayloft_testkit::{Cluster, ClusterBuilder, Outcome, Suite, TestkitError};
+use hayloft_testkit::{Cluster, ClusterBuilder, Driver, Outcome, Suite, TestkitError};
 use hayloft_wire::proto::clientdatanode::{TriggerBlockReportRequest, TriggerBlockReportResponse};
 use hayloft_wire::rpc::names::RECONFIGURATION_PROTOCOL;
+use std::path::Path;
 
-use crate::both_sides::{on_threads, proving};
+use crate::both_sides::{on_threads, proving, report_ordered_by};
 use crate::{at_localhost, realm, secure};
 
 const OURS: usize = 0;
@@ -28,6 +29,54 @@ const ASKED: [Asked; 3] = [
     (CLIENT_DATANODE_PROTOCOL, "getDatanodeInfo"),
     (INTER_DATANODE_PROTOCOL, "initReplicaRecovery"),
     (RECONFIGURATION_PROTOCOL, "listReconfigurableProperties"),
+];
+/// `oper` is called as a user of `staff`, and the key of a host that is no node as the superuser.
+const RULES: &str = "RULE:[1:$1@$0](oper@.*)s/.*/zoe/ RULE:[2:$1/$2](dn/spare)s/.*/hdfs/ DEFAULT";
+/// Who acts for whom with which command, and what both nodes say to it; nothing: it is done.
+const FOR_OTHERS: [(&str, &str, &[(&str, &str)]); 6] = [
+    ("gate", "hdfs", &[("-triggerBlockReport", "")]),
+    (
+        "gate",
+        "zoe",
+        &[
+            ("-getDatanodeInfo", ""),
+            ("-triggerBlockReport", "Permission denied"),
+        ],
+    ),
+    (
+        "gate",
+        "ann",
+        &[(
+            "-getDatanodeInfo",
+            "User ann (auth:PROXY) via gate@HAYLOFT.TEST (auth:KERBEROS) is not authorized for \
+             protocol interface org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol: denied by \
+             configured ACL",
+        )],
+    ),
+    (
+        "gate",
+        "eve",
+        &[(
+            "-getDatanodeInfo",
+            "User: gate@HAYLOFT.TEST is not allowed to impersonate eve",
+        )],
+    ),
+    (
+        "far",
+        "zoe",
+        &[(
+            "-getDatanodeInfo",
+            "Unauthorized connection for super-user: far@HAYLOFT.TEST from IP 127.0.0.1",
+        )],
+    ),
+    (
+        "zoe",
+        "hdfs",
+        &[(
+            "-getDatanodeInfo",
+            "User: zoe@HAYLOFT.TEST is not allowed to impersonate hdfs",
+        )],
+    ),
 ];
 /// The class of all refusals of this kind.
 const REFUSED: &str = "AuthorizationException";
@@ -46,6 +95,10 @@ pub fn cases(suite: &mut Suite) {
     });
     on.case("lists_count_for_callers_with_tickets", |lab| lab.proved());
     on.case("dfsadmin_hears_the_same_from_both", |lab| lab.dfsadmin());
+    on.case("short_names_by_rules_count", |lab| lab.short_names());
+    on.case("callers_act_for_others_as_far_as_they_may", |lab| {
+        lab.for_others()
+    });
 }
 
 struct Policed {
@@ -91,6 +144,11 @@ impl Policed {
         let lists = [
             ("security.client.datanode.protocol.acl", "hdfs staff"),
             ("security.reconfiguration.protocol.acl", "hdfs"),
+            ("hadoop.security.auth_to_local", RULES),
+            ("hadoop.proxyuser.gate.groups", "staff,users,supergroup"),
+            ("hadoop.proxyuser.gate.hosts", "10.0.0.1,127.0.0.0/8"),
+            ("hadoop.proxyuser.far.groups", "*"),
+            ("hadoop.proxyuser.far.hosts", "10.0.0.0/8"),
         ];
         let cluster = policed(secure(&realm, "privacy")?, &lists)?;
         Ok(Self {
@@ -205,7 +263,6 @@ impl Policed {
 
     fn dfsadmin(&mut self) -> Result<Outcome> {
         let keytab = self.realm()?.keytab("policy-ann.keytab", &["ann"])?;
-        let services = self.realm()?.dir().join("services.keytab");
         let ipcs = [OURS, STOCK].map(|node| self.cluster.node(node).ipc());
         let allowed = self.cluster.driver()?;
         for ipc in &ipcs {
@@ -217,17 +274,10 @@ impl Policed {
                 allowed.tool(class::DFSADMIN, &command)?.ok()?;
             }
         }
-        self.realm()?.kinit("ann", &keytab)?;
-        let refused = self.cluster.driver();
-        let told = refused.and_then(|refused| {
-            let tell = |ipc: &String| {
-                let run = refused.tool(class::DFSADMIN, &["-getDatanodeInfo", ipc])?;
-                Ok::<_, TestkitError>(format!("{}{}", run.out, run.err).replace(ipc.as_str(), ""))
-            };
+        let told = self.with_ticket_of("ann", &keytab, "", |refused| {
+            let tell = |ipc: &String| told_by(refused, "-getDatanodeInfo", ipc);
             ipcs.iter().map(tell).collect::<Result<Vec<_>>>()
-        });
-        self.realm()?.kinit("hdfs", &services)?;
-        let told = told?;
+        })?;
         let by_list = "User ann@HAYLOFT.TEST (auth:KERBEROS) is not authorized for protocol \
                        interface org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol: denied by \
                        configured ACL";
@@ -236,6 +286,82 @@ impl Policed {
         }
         passed()
     }
+
+    /// What comes of `work` with a stock client that has the ticket of `user` and acts for another
+    /// one, where one is named. After it clients have the superuser's again.
+    fn with_ticket_of<T>(
+        &self,
+        user: &str,
+        keytab: &Path,
+        acts_for: &str,
+        work: impl FnOnce(&Driver) -> Result<T>,
+    ) -> Result<T> {
+        let mut flags: Vec<_> = SMALL_JVM_FLAGS.map(String::from).into();
+        flags.push("-Xmx256m".to_owned());
+        if !acts_for.is_empty() {
+            flags.push(format!("-DHADOOP_PROXY_USER={acts_for}"));
+        }
+        self.realm()?.kinit(user, keytab)?;
+        let client = self.cluster.driver_with_flags(flags);
+        let done = client.and_then(|client| work(&client));
+        let services = self.realm()?.dir().join("services.keytab");
+        self.realm()?.kinit("hdfs", &services)?;
+        done
+    }
+
+    /// Lists and the superuser's group go by the names that rules make of principals.
+    fn short_names(&mut self) -> Result<Outcome> {
+        for (user, may, refused) in [
+            ("oper", [true, false, false], "Permission denied"),
+            ("dn/spare", [true, false, true], ""),
+        ] {
+            let name = format!("named-{}.keytab", user.replace('/', "-"));
+            let keytab = self.realm()?.keytab(&name, &[user])?;
+            let of = (user, keytab.as_path());
+            let options = proving(of, &at_localhost("dn"), &[RpcQuality::Privacy]);
+            self.agree(user, &options, may)?;
+            for node in [OURS, STOCK] {
+                let ipc = self.cluster.node(node).ipc();
+                let told = report_ordered_by(&ipc, user, &keytab)?;
+                expect(
+                    told.contains(refused) && told.is_empty() == refused.is_empty(),
+                    || format!("a report ordered by {user} of node {node}: {told}"),
+                )?;
+            }
+        }
+        passed()
+    }
+
+    fn for_others(&mut self) -> Result<Outcome> {
+        let ipcs = [OURS, STOCK].map(|node| self.cluster.node(node).ipc());
+        let keytab = self
+            .realm()?
+            .keytab("acting.keytab", &["gate", "far", "zoe"])?;
+        for (real, acts_for, commands) in FOR_OTHERS {
+            self.with_ticket_of(real, &keytab, acts_for, |client| {
+                for (command, refused) in commands {
+                    for ipc in &ipcs {
+                        let told = told_by(client, command, ipc)?;
+                        expect(
+                            told.contains(refused) && told.is_empty() == refused.is_empty(),
+                            || format!("{command} {ipc} by {real} for {acts_for}: {told}"),
+                        )?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        passed()
+    }
+}
+
+/// What a command of `dfsadmin` printed, without the address; empty when it was done.
+fn told_by(client: &Driver, command: &str, ipc: &str) -> Result<String> {
+    let run = client.tool(class::DFSADMIN, &[command, ipc])?;
+    Ok(match run.code {
+        0 => String::new(),
+        _ => format!("{}{}", run.out, run.err).replace(ipc, ""),
+    })
 }
 
 /// The refusal by authorization that a call met; empty when it met none.
