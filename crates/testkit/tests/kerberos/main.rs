@@ -2,7 +2,8 @@
 //! that cannot log in, and tickets that run out. [`both_sides`]: the RPC client and server of ours
 //! with each other. [`protected`]: data transfer that block tokens protect. [`policy`]: who may
 //! call which protocol. [`pages`]: who sees which web page. [`webhdfs`]: files for holders of
-//! delegation tokens.
+//! delegation tokens. [`lists`]: several qualities, and `_HOST`. [`strangers`]: callers that prove
+//! nothing.
 //!
 //! [`in_realm`] has the realm, and what the suite `secure` shares.
 
@@ -10,10 +11,12 @@ mod both_sides;
 #[path = "../saslport/by_curl.rs"]
 mod by_curl;
 mod in_realm;
+mod lists;
 mod logins;
 mod pages;
 mod policy;
 mod protected;
+mod strangers;
 mod web_tokens;
 mod webhdfs;
 
@@ -50,9 +53,16 @@ fn main() -> ExitCode {
             });
             if protection == "privacy" {
                 on.case("callers_without_proof_are_refused", |lab| lab.unproven());
+                on.case("a_recorded_ticket_proves_nothing", |lab| {
+                    strangers::recorded(&mut lab.cluster, &lab.realm)
+                });
+                on.case("callers_without_proof_leave_nothing_behind", |lab| {
+                    strangers::come_and_go(&mut lab.cluster, &lab.fs, &lab.realm)
+                });
             }
         }
         both_sides::cases(suite);
+        lists::cases(suite);
         logins::cases(suite);
         protected::cases(suite);
         policy::cases(suite);
