@@ -2,6 +2,7 @@
 //! away.
 
 use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::hayloft_binary;
 use hayloft_testkit::node::{Kind, NodeSpec};
 use hayloft_testkit::realm::Realm;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
@@ -9,6 +10,7 @@ use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
 use serde_json::json;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use crate::{BLOCK, at_localhost, realm, secure};
@@ -130,14 +132,16 @@ impl Lab {
             "it has other/localhost@HAYLOFT.TEST",
             true,
         )?;
-        let stranger = [("dfs.datanode.kerberos.principal", at_localhost("stranger"))];
+        let principal = "dfs.datanode.kerberos.principal";
+        let stranger = [(principal, at_localhost("stranger"))];
         self.says(&stranger, "has no key of stranger/localhost", true)?;
+        let elsewhere = [(principal, "dn/localhost@OTHER".to_owned())];
+        self.says(&elsewhere, "has no key of dn/localhost@OTHER", true)?;
+        self.other_encryption()?;
+        self.hidden_keytab()?;
         // The key in the keytab is of before.
         let _newer = self.realm.keytab("newer.keytab", &["other/localhost"])?;
-        let stale = [
-            (keytab, other),
-            ("dfs.datanode.kerberos.principal", at_localhost("other")),
-        ];
+        let stale = [(keytab, other), (principal, at_localhost("other"))];
         self.says(&stale, "export the keytab again", true)?;
         self.realm.stop()?;
         self.says(&[], "no KDC answers", true)?;
@@ -145,6 +149,58 @@ impl Lab {
         self.realm.start()?;
         self.cluster.heal()?;
         passed()
+    }
+
+    /// A further node ends with an error, and its log says `words`.
+    fn refused(&self, spec: NodeSpec, words: &str) -> Result<()> {
+        let (refused, log) = self.cluster.refused_node(spec)?;
+        expect(refused && log.contains(words), || {
+            format!("{words:?} is not said: {log}")
+        })
+    }
+
+    /// krb5.conf permits no encryption that keytab and KDC have keys of.
+    fn other_encryption(&self) -> Result<()> {
+        let usual = self.realm.dir().join("krb5.conf");
+        let text =
+            std::fs::read_to_string(&usual).map_err(TestkitError::file("reading", &usual))?;
+        let permitted = |line: &str| match line.contains("permitted_enctypes") {
+            true => " permitted_enctypes = camellia256-cts-cmac\n".to_owned(),
+            false => format!("{line}\n"),
+        };
+        let text: String = text.lines().map(permitted).collect();
+        let other = self.realm.dir().join("other-krb5.conf");
+        std::fs::write(&other, text).map_err(TestkitError::file("writing", &other))?;
+        let spec = NodeSpec {
+            env: vec![("KRB5_CONFIG".to_owned(), other.display().to_string())],
+            ..NodeSpec::new(Kind::Hayloft)
+        };
+        self.refused(spec, "an encryption type that both allow")
+    }
+
+    /// The keytab is there, and the node's user may not read it: root, too, without the capability
+    /// to read everything.
+    fn hidden_keytab(&self) -> Result<()> {
+        let keytab = self.realm.keytab("hidden.keytab", &["hidden/localhost"])?;
+        let none = std::fs::Permissions::from_mode(0);
+        std::fs::set_permissions(&keytab, none).map_err(TestkitError::file("hiding", &keytab))?;
+        let mut spec = NodeSpec::new(Kind::Hayloft)
+            .conf("dfs.datanode.kerberos.principal", at_localhost("hidden"))
+            .conf("dfs.datanode.keytab.file", keytab.display());
+        if std::fs::read(&keytab).is_ok() {
+            let without = self.cluster.dir().join("without-capabilities");
+            let caps = "-dac_override,-dac_read_search";
+            let text = format!(
+                "#!/bin/sh\nexec setpriv --inh-caps={caps} --bounding-set={caps} '{}' \"$@\"\n",
+                hayloft_binary()?.display()
+            );
+            std::fs::write(&without, text).map_err(TestkitError::file("writing", &without))?;
+            let runs = std::fs::Permissions::from_mode(0o755);
+            let set = std::fs::set_permissions(&without, runs);
+            set.map_err(TestkitError::file("setting the mode of", &without))?;
+            spec.binary = Some(without);
+        }
+        self.refused(spec, "hidden.keytab cannot be read: Permission denied")
     }
 
     /// One that takes connections and says nothing keeps no node from its stop.
@@ -171,6 +227,13 @@ impl Lab {
             "x*/*@*".to_owned(),
         )];
         self.says(&like, "does not allow", false)?;
+        // The KDC knows no way to that realm.
+        let elsewhere = [(
+            "dfs.namenode.kerberos.principal",
+            "nn/localhost@OTHER".to_owned(),
+        )];
+        let unknown = "compare dfs.namenode.kerberos.principal with the KDC's list";
+        self.says(&elsewhere, unknown, false)?;
         self.cluster.heal()?;
         passed()
     }

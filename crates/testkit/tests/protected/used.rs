@@ -273,6 +273,7 @@ impl Lab {
         let found = serde_json::from_str::<Value>(&out).unwrap_or_default();
         let cold = found["found"]["total"]["cold_files"].as_u64();
         expect_eq("cold files", cold, Some(1))?;
+        self.placement()?;
         // The machine itself may have faults, which are findings: 1, and 3 for bad ones.
         let doctor = ["doctor", "--json", "--no-write"];
         let (code, out, told) = self.command(&doctor, &ours)?;
@@ -282,6 +283,22 @@ impl Lab {
         let findings = serde_json::from_str::<Value>(&out).unwrap_or_default();
         expect(findings.is_object() || findings.is_array(), || out.clone())?;
         passed()
+    }
+
+    /// By `fsck`, whose page asks for a ticket for the NameNode's host by its name.
+    fn placement(&mut self) -> Result<()> {
+        let page = format!("localhost:{}", self.cluster.namenode(0).http_port());
+        let mut conf = self.cluster.conf().clone();
+        conf.set("dfs.namenode.http-address", page);
+        let named = self.cluster.dir().join("conf-by-name");
+        conf.write_dir(&named)?;
+        let check = ["placement", "check", "/", "--json"];
+        let (code, out, told) = self.command(&check, &named)?;
+        let found = serde_json::from_str::<Value>(&out).unwrap_or_default();
+        let blocks = found["blocks"].as_u64();
+        expect(code == Some(0) && blocks > Some(0), || {
+            format!("placement: {code:?} {out}{told}")
+        })
     }
 
     /// A running node's blocks.
