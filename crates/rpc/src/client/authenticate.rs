@@ -16,6 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hayloft_gss::GssContext;
 use hayloft_wire::rpc::{RpcSasl, SaslAuth, SaslState};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::RpcError;
@@ -45,13 +46,38 @@ pub(super) struct Authenticated {
 }
 
 /// Where the exchange is.
-enum Stage {
+enum Stage<C = GssContext> {
     /// Tokens of Kerberos go to and fro.
-    Tokens(GssContext),
+    Tokens(C),
     /// The server has to say its layers.
-    Layers(GssContext),
+    Layers(C),
     /// The server has to agree.
     End(Option<Arc<Wrapping>>),
+}
+
+/// What a message of the server calls for.
+enum Due<C> {
+    /// It is a token of Kerberos.
+    Step(C),
+    /// It says the server's layers.
+    Choice(C),
+    /// The server agrees: both sides are sure of each other.
+    Proven(Option<Arc<Wrapping>>),
+}
+
+impl<C> Stage<C> {
+    /// What a message of this state calls for here. A server that says success before the end has
+    /// proved nothing.
+    fn due(self, state: i32) -> Result<Due<C>, String> {
+        match (SaslState::try_from(state), self) {
+            (Ok(SaslState::Success), Self::End(wrapping)) => Ok(Due::Proven(wrapping)),
+            (Ok(SaslState::Challenge), Self::Tokens(context)) => Ok(Due::Step(context)),
+            (Ok(SaslState::Challenge), Self::Layers(context)) => Ok(Due::Choice(context)),
+            (state, _) => Err(format!(
+                "it broke the exchange off with {state:?} before it was complete"
+            )),
+        }
+    }
 }
 
 /// Proves to the server who we are, and has it prove who it is.
@@ -68,9 +94,7 @@ pub(super) async fn authenticate(
         .rsplit_once('@')
         .map_or("", |(_, realm)| realm)
         .to_owned();
-    negotiate(stream, shared).await?;
-    let auth = offered(shared, &next(stream, shared, security).await?)?;
-    let target = target(shared, security, &auth, &realm).await?;
+    let (auth, target) = met(stream, shared, security, &realm).await?;
     let (context, token, complete) = step(shared, security, Vec::new(), move || {
         GssContext::to(credentials, &target)
     })
@@ -84,14 +108,15 @@ pub(super) async fn authenticate(
     for _ in 0..MESSAGES_MAX {
         let message = next(stream, shared, security).await?;
         let token = message.token.unwrap_or_default();
-        let (next, answer) = match (SaslState::try_from(message.state), stage) {
-            (Ok(SaslState::Success), Stage::End(wrapping)) => {
+        let due = stage.due(message.state).map_err(|why| refused(shared, why))?;
+        let (next, answer) = match due {
+            Due::Proven(wrapping) => {
                 return Ok(Authenticated {
                     principal,
                     wrapping,
                 });
             }
-            (Ok(SaslState::Challenge), Stage::Tokens(context)) => {
+            Due::Step(context) => {
                 let (context, token, complete) =
                     step(shared, security, token.to_vec(), move || Ok(context)).await?;
                 let next = if complete {
@@ -101,15 +126,9 @@ pub(super) async fn authenticate(
                 };
                 (next, token)
             }
-            (Ok(SaslState::Challenge), Stage::Layers(context)) => {
+            Due::Choice(context) => {
                 let chosen = choose(shared, security, context, token).await?;
                 (Stage::End(chosen.0), chosen.1)
-            }
-            (state, _) => {
-                return Err(refused(
-                    shared,
-                    format!("it broke the exchange off with {state:?} before it was complete"),
-                ));
             }
         };
         stage = next;
@@ -120,6 +139,20 @@ pub(super) async fn authenticate(
         shared,
         format!("no end of the exchange after {MESSAGES_MAX} messages"),
     ))
+}
+
+/// Asks the server what it offers, and takes Kerberos of the server that is expected: the offer,
+/// and whose ticket is asked for. Until then the server hears nothing of who we are.
+async fn met(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    shared: &Shared,
+    security: &RpcSecurity,
+    realm: &str,
+) -> Result<(SaslAuth, String), RpcError> {
+    negotiate(stream, shared).await?;
+    let auth = offered(shared, &next(stream, shared, security).await?)?;
+    let target = target(shared, security, &auth, realm).await?;
+    Ok((auth, target))
 }
 
 /// One step of the context that `make` gives, off the async threads. Where it fails the ticket may
@@ -216,7 +249,7 @@ async fn target(
 /// The next message of the exchange. Until its end the server has proved nothing: what it refuses
 /// with is a reason for the log, and no exception of a NameNode.
 async fn next(
-    stream: &mut TcpStream,
+    stream: &mut (impl AsyncRead + Unpin),
     shared: &Shared,
     security: &RpcSecurity,
 ) -> Result<RpcSasl, RpcError> {
@@ -229,39 +262,129 @@ async fn next(
 
 #[cfg(test)]
 mod tests {
-    use hayloft_wire::rpc::CALL_SASL;
-    use tokio::io::AsyncWriteExt as _;
-    use tokio::net::TcpListener;
+    use hayloft_wire::rpc::{self as wire, CALL_SASL, CLIENT_ID_BYTES};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
     use crate::client::tests::{refusal, shared};
     use crate::{KerberosLogin, LoginSource, ServerPrincipal};
 
-    #[tokio::test]
-    async fn a_server_that_proved_nothing_speaks_for_no_namenode() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("bound");
-        let mut stream = TcpStream::connect(address).await.expect("listening");
-        let (mut server, _) = listener.accept().await.expect("a client");
-        let security = RpcSecurity {
+    fn security() -> RpcSecurity {
+        RpcSecurity {
             login: KerberosLogin::from(LoginSource::Keytab {
                 principal: "someone@NOWHERE".to_owned(),
                 path: "/no/such/keytab".into(),
             }),
-            server: ServerPrincipal::default(),
+            server: ServerPrincipal {
+                key: "dfs.namenode.kerberos.principal",
+                principal: Some("nn/host@NOWHERE".to_owned()),
+                pattern: None,
+            },
             qualities: [RpcQuality::Privacy].into(),
+        }
+    }
+
+    /// What comes of a server that answers the first message with `answer`. It hears that one
+    /// alone, which says nothing of its sender.
+    async fn meets(answer: &[u8]) -> Result<(SaslAuth, String), RpcError> {
+        let (mut ours, mut theirs) = tokio::io::duplex(1 << 16);
+        theirs.write_all(answer).await.expect("it is read");
+        let shared = shared(([127, 0, 0, 1], 1).into());
+        let met = met(&mut ours, &shared, &security(), "NOWHERE").await;
+        drop(ours);
+        let mut heard = Vec::new();
+        theirs.read_to_end(&mut heard).await.expect("an end");
+        let mut asked = b"hrpc\x09\x00\xdf".to_vec();
+        asked.extend_from_slice(&wire::encode_sasl_request(&RpcSasl {
+            state: SaslState::Negotiate.into(),
+            ..RpcSasl::default()
+        }));
+        assert_eq!(heard, asked);
+        met
+    }
+
+    fn offer(each: &[[&str; 3]]) -> Bytes {
+        let auth = |[method, mechanism, protocol]: &[&str; 3]| SaslAuth {
+            method: (*method).to_owned(),
+            mechanism: (*mechanism).to_owned(),
+            protocol: Some((*protocol).to_owned()),
+            server_id: Some("host".to_owned()),
+            challenge: None,
         };
+        wire::encode_sasl_response(&RpcSasl::offer(each.iter().map(auth).collect()))
+    }
+
+    #[tokio::test]
+    async fn a_server_that_cannot_prove_who_it_is_hears_nothing_of_the_caller() {
+        let simple = ["SIMPLE", "", ""];
+        let token = ["TOKEN", "DIGEST-MD5", ""];
+        for (answer, told) in [
+            (offer(&[simple]), "no Kerberos but SIMPLE"),
+            (offer(&[token, simple]), "no Kerberos but TOKEN, SIMPLE"),
+            (offer(&[["KERBEROS", "PLAIN", "nn"]]), "offers no Kerberos"),
+            (offer(&[]), "no Kerberos but nothing"),
+            // What a server without security says: to go on without a proof.
+            (
+                wire::encode_sasl_response(&RpcSasl::simple_only()),
+                "no Kerberos but nothing",
+            ),
+            // Another server, which may well have a key of its own.
+            (
+                offer(&[["KERBEROS", "GSSAPI", "evil"]]),
+                "the server is evil/host, but dfs.namenode.kerberos.principal",
+            ),
+        ] {
+            let Err(RpcError::Unproven { reason, .. }) = meets(&answer).await else {
+                panic!("{told}: it is believed");
+            };
+            assert!(reason.contains(told), "{reason}");
+        }
+        let met = meets(&offer(&[simple, ["KERBEROS", "GSSAPI", "nn"]])).await;
+        let (_, target) = met.expect("the expected server");
+        assert_eq!(target, "nn/host@NOWHERE");
+    }
+
+    #[tokio::test]
+    async fn a_server_without_sasl_hears_nothing_of_the_caller() {
+        let call = wire::call_header(0, [7; CLIENT_ID_BYTES], 0);
+        for answer in [
+            wire::encode_success(&call, &RpcSasl::simple_only()),
+            Bytes::from_static(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        ] {
+            let met = meets(&answer).await;
+            assert!(matches!(met, Err(RpcError::Malformed { .. })), "{met:?}");
+        }
+    }
+
+    #[test]
+    fn success_counts_at_the_end_alone() {
+        let success = i32::from(SaslState::Success);
+        for early in [Stage::Tokens(()), Stage::Layers(())] {
+            let told = early.due(success).err().expect("nothing is proved");
+            assert!(told.contains("before it was complete"), "{told}");
+        }
+        let end = || Stage::<()>::End(None);
+        assert!(matches!(end().due(success), Ok(Due::Proven(None))));
+        let challenge = i32::from(SaslState::Challenge);
+        for state in (-1..20).filter(|state| *state != success) {
+            assert!(end().due(state).is_err(), "{state}");
+            for goes_on in [Stage::Tokens(()), Stage::Layers(())] {
+                assert_eq!(goes_on.due(state).is_ok(), state == challenge, "{state}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_proved_nothing_speaks_for_no_namenode() {
         let class = "org.example.AuthorizationException";
         let words = refusal(CALL_SASL, class, "go away\nat some place");
-        server.write_all(&words).await.expect("it is read");
-        let got = next(&mut stream, &shared(address), &security).await;
+        let got = meets(&words).await;
         let Err(RpcError::Unproven { reason, .. }) = got else {
             panic!("{got:?}");
         };
         assert_eq!(reason, format!("it refuses with {class}: go away"));
         let words = refusal(CALL_SASL, class, "GSS initiate failed");
-        server.write_all(&words).await.expect("it is read");
-        let got = next(&mut stream, &shared(address), &security).await;
+        let got = meets(&words).await;
         let told = got.expect_err("a refusal").to_string();
         assert!(told.contains("correct the clocks"), "{told}");
     }

@@ -106,7 +106,7 @@ mod tests {
     use hayloft_sasl::{DigestServer, SaslQuality};
     use hayloft_wire::proto::security::Token;
     use hayloft_wire::rpc::{self as wire, CALL_SASL, IncomingFrame, parse_request};
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
     use crate::client::connection_tasks::read_frame;
@@ -144,7 +144,6 @@ mod tests {
         password: &str,
         last: impl FnOnce(Option<String>) -> Bytes,
     ) {
-        use tokio::io::AsyncReadExt as _;
         let shared = shared(([127, 0, 0, 1], 1).into());
         let mut header = [0; 7];
         stream.read_exact(&mut header).await.expect("a header");
@@ -213,6 +212,9 @@ mod tests {
             panic!("a server that proves nothing is believed");
         };
         assert!(reason.contains("does not prove"), "{reason}");
+        let without = with(RpcQuality::Privacy, "password", |_| success(""));
+        let without = without.await.expect_err("success without a proof");
+        assert!(matches!(without, RpcError::Unproven { .. }), "{without}");
     }
 
     #[tokio::test]
@@ -257,6 +259,15 @@ mod tests {
         let error = prove_by_token(&mut ours, &shared, &proof).await;
         let error = error.err().expect("refused").to_string();
         assert!(error.contains("takes no tokens but SIMPLE"), "{error}");
+        drop(ours);
+        let mut heard = Vec::new();
+        theirs.read_to_end(&mut heard).await.expect("an end");
+        // The first message alone, which says nothing of its sender.
+        let asked = wire::encode_sasl_request(&RpcSasl {
+            state: SaslState::Negotiate.into(),
+            ..RpcSasl::default()
+        });
+        assert_eq!(heard, [&b"hrpc\x09\x00\xdf"[..], &asked].concat());
         let told = format!("{proof:?}");
         assert!(!told.contains("password") && !told.contains("identifier"));
     }
