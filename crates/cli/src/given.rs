@@ -71,6 +71,30 @@ pub fn usable(config: &Configuration) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Refuses a cluster whose web pages are for TLS alone, or for callers with tickets: commands ask
+/// `pages` in clear, and have none. `instead` says what to do.
+pub fn asks_in_clear(
+    config: &Configuration,
+    pages: &[&str],
+    instead: &str,
+) -> Result<(), CliError> {
+    let policy = config.get(&keys::HTTP_POLICY);
+    let tls_alone = policy.trim().eq_ignore_ascii_case("HTTPS_ONLY");
+    let how = config.get(&keys::HTTP_AUTHENTICATION);
+    let open = config.get(&keys::HTTP_OPEN_PATHS);
+    let all_open = pages
+        .iter()
+        .all(|page| open.iter().any(|path| path == page));
+    let tickets = how.eq_ignore_ascii_case("kerberos") && !all_open;
+    let (wanted, key) = match (tls_alone, tickets) {
+        (true, _) => ("over HTTPS alone", keys::HTTP_POLICY.name()),
+        (_, true) => ("for callers with tickets", keys::HTTP_AUTHENTICATION.name()),
+        _ => return Ok(()),
+    };
+    let what = format!("web pages {wanted} are not asked by this version");
+    Err(CliError::new(what, key, instead))
+}
+
 /// What protects a node.
 #[derive(Debug, Serialize)]
 pub struct NodeProtection {
@@ -173,6 +197,35 @@ mod tests {
         );
         let refused = of(&[("dfs.data.transfer.protection", "privacy")]);
         assert!(refused.is_empty(), "it does not start without Kerberos");
+    }
+
+    #[test]
+    fn pages_are_asked_in_clear_and_without_tickets() {
+        let tickets = ("hadoop.http.authentication.type", "kerberos");
+        let open = |pages| {
+            (
+                "hadoop.http.authentication.kerberos.endpoint.whitelist",
+                pages,
+            )
+        };
+        let cases: [(&[(&str, &str)], Option<&str>); 6] = [
+            (&[], None),
+            (&[("dfs.http.policy", "HTTP_AND_HTTPS")], None),
+            (&[("dfs.http.policy", "https_only")], Some("HTTPS alone")),
+            (&[tickets], Some("callers with tickets")),
+            (&[tickets, open("/jmx")], Some("callers with tickets")),
+            (&[tickets, open("/live,/jmx")], None),
+        ];
+        for (properties, told) in cases {
+            let config = Configuration::from_properties(properties.iter().copied());
+            let config = config.expect("valid");
+            let asked = asks_in_clear(&config, &["/jmx", "/live"], "ask by curl");
+            let refused = asked.err().map(|why| why.to_string());
+            assert_eq!(refused.is_some(), told.is_some(), "{refused:?}");
+            let said = refused.unwrap_or_default();
+            let told = told.is_none_or(|told| said.contains(told) && said.contains("by curl"));
+            assert!(told, "{said}");
+        }
     }
 
     #[test]

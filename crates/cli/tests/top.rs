@@ -117,7 +117,8 @@ fn what_is_no_terminal_gets_a_table() {
     let (well, mute) = (node().to_string(), server(|_| None).to_string());
     let stock = server(|_| Some("HTTP/1.1 404 Not Found\r\n\r\n".to_owned())).to_string();
     let other = server(|_| Some("{\"up_ms\": 1}".to_owned())).to_string();
-    let names = [&well, &mute, &stock, &other].map(|name| ["--node", name]);
+    let tickets = server(|_| Some("HTTP/1.1 401 Unauthorized\r\n\r\n".to_owned())).to_string();
+    let names = [&well, &mute, &stock, &other, &tickets].map(|name| ["--node", name]);
     let output = top(names.as_flattened());
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -126,6 +127,7 @@ fn what_is_no_terminal_gets_a_table() {
         &*format!("! {mute}: does not answer: "),
         &format!("! {stock}: answers /live with HTTP/1.1 404 Not Found: it is no Hayloft node"),
         &format!("! {other}: its /live is not that of a Hayloft node"),
+        &format!("! {tickets}: answers /live with HTTP/1.1 401 Unauthorized: it wants a ticket"),
         "client-write",
         "100 ms",
         "The volume /data/2 has failed: Input/output error.",
@@ -149,6 +151,40 @@ fn a_namenode_that_is_not_there_is_named() {
     );
     let output = top(&["--once", "--conf", "/nonexistent"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn pages_that_are_not_in_clear_are_refused_with_what_to_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (name, value, what) in [
+        (
+            "dfs.http.policy",
+            "HTTPS_ONLY",
+            "web pages over HTTPS alone are not asked",
+        ),
+        (
+            "hadoop.http.authentication.type",
+            "kerberos",
+            "web pages for callers with tickets are not asked",
+        ),
+        // It goes on, and finds no NameNode.
+        ("dfs.http.policy", "HTTP_AND_HTTPS", "NameNode 127.0.0.1:1"),
+    ] {
+        let text = format!(
+            "<configuration>\
+             <property><name>fs.defaultFS</name><value>hdfs://127.0.0.1:1</value></property>\
+             <property><name>dfs.namenode.http-address</name><value>127.0.0.1:1</value></property>\
+             <property><name>{name}</name><value>{value}</value></property>\
+             </configuration>"
+        );
+        std::fs::write(dir.path().join("hdfs-site.xml"), text).expect("written");
+        let output = top(&["--once", "--conf", &dir.path().display().to_string()]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(what), "{said}");
+        let refused = what.starts_with("web pages");
+        assert_eq!(said.contains("have curl ask its /live"), refused, "{said}");
+    }
 }
 
 /// A `hayloft node` that waits for its NameNode; it ends with the test.

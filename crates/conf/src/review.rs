@@ -151,6 +151,16 @@ impl Configuration {
     /// [`ConfigError::Unprotected`] or [`ConfigError::Renamed`], naming the key and where it was
     /// set.
     pub fn refuse_unprotected(&self) -> Result<(), ConfigError> {
+        self.refuse_unprotected_calls()?;
+        self.refuse_unserved(self.unserved_trust())
+    }
+
+    /// The same for commands that call NameNodes and open no data port: whom nodes trust there
+    /// without proof is nothing to them.
+    ///
+    /// # Errors
+    /// As [`refuse_unprotected`](Self::refuse_unprotected).
+    pub fn refuse_unprotected_calls(&self) -> Result<(), ConfigError> {
         if let Some((key, now)) = self
             .names()
             .find_map(|name| Some((name, now_called(name)?)))
@@ -170,7 +180,11 @@ impl Configuration {
         let other = !authentication.eq_ignore_ascii_case("simple") && !self.has_kerberos();
         let what = "an authentication other than simple and kerberos";
         let demanded = other.then_some(Unserved::of(keys::SECURITY_AUTHENTICATION.name(), what));
-        match demanded.or_else(|| self.unserved_transfer_protection()) {
+        self.refuse_unserved(demanded.or_else(|| self.unserved_transfer_protection()))
+    }
+
+    fn refuse_unserved(&self, demanded: Option<Unserved>) -> Result<(), ConfigError> {
+        match demanded {
             Some(Unserved { key, what, instead }) => Err(ConfigError::Unprotected {
                 key,
                 value: self.text(key).unwrap_or_default(),

@@ -86,21 +86,25 @@ impl Configuration {
         self.unserved_resolver()
     }
 
-    /// The key with a class that tells peers apart by their addresses. Lists of Apache's classes
-    /// that are missing, or cannot be read, tell less apart than their names say, and without a
-    /// word: such a black list trusts everyone.
+    /// The key with a class that says who is trusted on data ports, by addresses. Lists of Apache's
+    /// classes that are missing, or cannot be read, tell less apart than their names say, and
+    /// without a word: such a black list trusts everyone.
+    pub(super) fn unserved_trust(&self) -> Option<Unserved> {
+        let class = self.get(&keys::TRUSTED_CHANNELS)?;
+        (class != TRUSTS_NONE).then_some(Unserved {
+            key: keys::TRUSTED_CHANNELS.name(),
+            what: "a class that decides who is trusted without proof",
+            instead: "unset it on every node and client, so that each proves who it is",
+        })
+    }
+
+    /// The key with a class that tells peers apart by their addresses, as the one of
+    /// [`unserved_trust`](Self::unserved_trust) does.
     fn unserved_resolver(&self) -> Option<Unserved> {
         let is_other = |key: &Key<Option<String>>, served: &[&str]| {
             let class = self.get(key);
             class.is_some_and(|class| !served.contains(&class.as_str()))
         };
-        if is_other(&keys::TRUSTED_CHANNELS, &[TRUSTS_NONE]) {
-            return Some(Unserved {
-                key: keys::TRUSTED_CHANNELS.name(),
-                what: "a class that decides who is trusted without proof",
-                instead: "unset it on every node and client, so that each proves who it is",
-            });
-        }
         let of_peers = [&keys::TRANSFER_PROPERTIES, &keys::RPC_PROPERTIES];
         let of_peers = of_peers.into_iter();
         let mut of_peers = of_peers.filter(|key| is_other(key, &[SAME_FOR_ALL, BY_PORT]));
@@ -205,6 +209,15 @@ mod tests {
         ] {
             let why = refused(&[(class, "org.example.BlackList")]).unwrap_or_default();
             assert!(why.contains(what) && why.contains(instead), "{why}");
+        }
+        // Who only calls NameNodes has no data port to trust.
+        for (class, goes_on) in [
+            ("dfs.trustedchannel.resolver.class", true),
+            ("hadoop.security.saslproperties.resolver.class", false),
+        ] {
+            let config = Configuration::from_properties([(class, "org.example.BlackList")]);
+            let calls = config.expect("valid").refuse_unprotected_calls();
+            assert_eq!(calls.is_ok(), goes_on, "{class}");
         }
     }
 

@@ -52,7 +52,7 @@ impl ActiveNameNode {
     /// No NameNode is configured, several name services are and none was named, or the cluster
     /// wants what is not served.
     pub fn of(config: &Configuration, service: Option<&str>) -> Result<Self, CliError> {
-        config.refuse_unprotected()?;
+        config.refuse_unprotected_calls()?;
         let services = hayloft_conf::namenodes(config)?;
         let service = choose(services, service)?;
         let options = RpcOptions {
@@ -280,6 +280,9 @@ mod tests {
     fn the_name_service_is_the_only_one_or_named() {
         let one = of(&[("fs.defaultFS", "hdfs://nn:9000")], None).expect("one");
         assert_eq!((one.name(), one.clients.len()), ("nn:9000", 1));
+        let of_data_ports = ("dfs.trustedchannel.resolver.class", "org.example.List");
+        let calls = of(&[("fs.defaultFS", "hdfs://nn"), of_data_ports], None);
+        assert!(calls.is_ok(), "{calls:?}");
         let two = [
             ("dfs.nameservices", "east,west"),
             ("dfs.namenode.rpc-address.east", "e:1"),

@@ -250,7 +250,11 @@ fn ask(address: &str, known: &KnownNode) -> Result<NodeFigures, Untold> {
     let answer = fetch(address, "/live", NODE_LIMITS).map_err(|why| {
         // A status, which a stock DataNode has for a page that it lacks.
         if why.starts_with("HTTP/") {
-            return other(format!("answers /live with {why}: it is no Hayloft node"));
+            let told = match why.split(' ').nth(1) {
+                Some("401") => "it wants a ticket; have curl ask it with --negotiate -u :",
+                _ => "it is no Hayloft node",
+            };
+            return other(format!("answers /live with {why}: {told}"));
         }
         format!("does not answer: {why}; check that it runs and has an HTTP port").into()
     });

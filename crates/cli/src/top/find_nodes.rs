@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::parse_live::shown;
 use crate::error::CliError;
+use crate::given::{asks_in_clear, conf_dir};
 
 /// Nodes that are looked at; of a larger cluster the first by name.
 const NODES_MAX: usize = 1024;
@@ -20,6 +21,9 @@ const ADDRESSES_MAX: usize = 2;
 const ADDRESS_MAX: usize = 262;
 /// Where a NameNode says which nodes it has.
 const NODES_PAGE: &str = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo";
+/// What to do where pages are for TLS alone, or for callers with tickets.
+const ASK_YOURSELF: &str = "open the page of a node in a browser, or have curl ask its /live: with \
+    --cacert over HTTPS, with --negotiate -u : by a ticket";
 /// What the list of a large cluster may cost.
 const LIST_LIMITS: HttpLimits = HttpLimits {
     connect: Duration::from_secs(2),
@@ -52,7 +56,8 @@ impl NodeSource {
     /// What the command line asks for: nodes, a NameNode, or a directory of configuration.
     ///
     /// # Errors
-    /// No node is named and no NameNode is configured.
+    /// No node is named and no NameNode is configured, or the configuration has web pages answer
+    /// TLS alone, or callers with tickets.
     pub fn of(
         nodes: &[HostPort],
         namenode: Option<&HostPort>,
@@ -65,11 +70,12 @@ impl NodeSource {
         if let Some(namenode) = namenode {
             return Ok(Self::NameNodes(vec![vec![namenode.clone()]]));
         }
-        let dir = crate::given::conf_dir(conf).map_err(|_| {
+        let dir = conf_dir(conf).map_err(|_| {
             let advice = "give --conf DIR, --namenode HOST:PORT or --node HOST:PORT";
             CliError::new("no configuration", "HADOOP_CONF_DIR is not set", advice)
         })?;
         let config = Configuration::load(&dir, &[])?;
+        asks_in_clear(&config, &["/jmx", "/live"], ASK_YOURSELF)?;
         let services = hayloft_conf::namenodes(&config)?;
         let group = |service: &hayloft_conf::NameService| {
             let id = service.id.as_deref();

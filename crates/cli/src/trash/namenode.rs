@@ -10,8 +10,11 @@ use hayloft_wire::ids::PoolId;
 use serde_json::Value;
 
 use crate::error::CliError;
+use crate::given::asks_in_clear;
 use crate::top::fetch;
 
+/// What to do where the pages of NameNodes cannot be asked, or not believed.
+const LEFT_TO_NODES: &str = "leave the trash to the nodes, which empty it in time";
 /// Blocks in one question: few enough for a line of HTTP and for a moment of the NameNode's time.
 const BLOCKS_MAX: usize = 200;
 const LIMITS: HttpLimits = HttpLimits {
@@ -34,16 +37,17 @@ pub struct PoolNameNode {
 impl ConfiguredNameNodes {
     /// # Errors
     /// None is configured, or the cluster has Kerberos: its web pages are not asked in clear, and
-    /// replicas go on what they say.
+    /// replicas go on what they say. Or they are for TLS alone, or for callers with tickets.
     pub fn of(config: &Configuration) -> Result<Self, CliError> {
-        config.refuse_unprotected()?;
+        config.refuse_unprotected_calls()?;
         if config.has_kerberos() {
             return Err(CliError::new(
                 "the web pages of a NameNode with Kerberos are not asked by this version",
                 "hadoop.security.authentication",
-                "leave the trash to the nodes, which empty it in time",
+                LEFT_TO_NODES,
             ));
         }
+        asks_in_clear(config, &["/jmx", "/fsck"], LEFT_TO_NODES)?;
         let mut addresses = Vec::new();
         for service in hayloft_conf::namenodes(config)? {
             let id = service.id.as_deref();
@@ -190,6 +194,17 @@ mod tests {
         assert!(with("simple").is_ok());
         let refused = with("kerberos").err().expect("refused").to_string();
         assert!(refused.contains("Kerberos are not asked"), "{refused}");
+        let tls = [
+            ("fs.defaultFS", "hdfs://nn:9000"),
+            ("dfs.http.policy", "HTTPS_ONLY"),
+        ];
+        let config = Configuration::from_properties(tls).expect("valid");
+        let refused = ConfiguredNameNodes::of(&config).err().expect("refused");
+        let refused = refused.to_string();
+        assert!(
+            refused.contains("over HTTPS alone are not asked"),
+            "{refused}"
+        );
     }
 
     #[test]

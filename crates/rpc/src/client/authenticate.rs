@@ -108,7 +108,9 @@ pub(super) async fn authenticate(
     for _ in 0..MESSAGES_MAX {
         let message = next(stream, shared, security).await?;
         let token = message.token.unwrap_or_default();
-        let due = stage.due(message.state).map_err(|why| refused(shared, why))?;
+        let due = stage
+            .due(message.state)
+            .map_err(|why| refused(shared, why))?;
         let (next, answer) = match due {
             Due::Proven(wrapping) => {
                 return Ok(Authenticated {
