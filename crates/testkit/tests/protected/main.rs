@@ -1,6 +1,6 @@
 //! A protected cluster at work: Kerberos, block tokens, and data that AES encrypts. [`used`]: what
-//! operators and clients do with it, beside a stock node. [`parity`]: virtual nodes with parity
-//! over their disks. [`outage`]: a quarter of an hour with tickets of two minutes and keys of one,
+//! operators and clients do with it, beside a stock node. [`secrets`]: what no node may say.
+//! [`parity`]: virtual nodes with parity over their disks. [`outage`]: a quarter of an hour with tickets of two minutes and keys of one,
 //! and no KDC for ten minutes of it.
 
 #[path = "../kerberos/in_realm.rs"]
@@ -8,6 +8,7 @@ mod in_realm;
 mod outage;
 #[path = "../supernode/parity.rs"]
 mod parity;
+mod secrets;
 mod used;
 
 use hayloft_testkit::ClusterBuilder;

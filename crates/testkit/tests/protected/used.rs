@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use crate::secrets::{self, Secret};
 use crate::{BLOCK, encrypted, realm};
 
 /// Nodes of ours; one of Apache's comes behind them. All five have a block of a striped file.
@@ -28,6 +29,17 @@ const FILES: u64 = 40;
 const DISK_MIB: u32 = 256;
 /// What counts acknowledgements of a next node.
 const ACTIVITY: &str = "/jmx?qry=Hadoop:service=DataNode,name=DataNodeActivity*";
+/// What pages of a node say, and words that are there.
+const PAGES: [(&str, &str); 6] = [
+    ("/", "<html"),
+    ("/live", "up_ms"),
+    ("/conf", "dfs.datanode.keytab.file"),
+    ("/stacks", "active threads"),
+    ("/jmx", "DataNodeInfo"),
+    ("/prom", "hayloft_"),
+];
+/// The node with more secrets than the others.
+const WITH_SECRETS: usize = 0;
 /// A key that is reread.
 const MOVES: &str = "dfs.datanode.balance.max.concurrent.moves";
 
@@ -49,7 +61,8 @@ pub fn cases(suite: &mut Suite) {
     );
     on.case("protected_nodes_are_seen_by_commands", Lab::commands);
     on.case("protected_blocks_go_to_a_snapshot", Lab::snapshot);
-    on.case("protected_nodes_say_nothing_secret", Lab::nothing_odd);
+    on.case("protected_nodes_say_nothing_odd", Lab::nothing_odd);
+    on.case("protected_nodes_say_nothing_secret", Lab::nothing_secret);
 }
 
 struct Lab {
@@ -81,7 +94,11 @@ impl Lab {
             } else {
                 Kind::Apache
             };
-            builder = builder.node(NodeSpec::new(kind).volumes(volumes));
+            let mut spec = NodeSpec::new(kind).volumes(volumes);
+            if node == WITH_SECRETS {
+                spec = secrets::given_to(spec, &realm)?;
+            }
+            builder = builder.node(spec);
             disks.push(disk);
         }
         let cluster = builder
@@ -320,7 +337,47 @@ impl Lab {
         passed()
     }
 
-    /// Logs of all that: no refused token, no error, nothing of a password or key.
+    /// What a node of ours says: its name, words that are there, and all of it.
+    fn said(&mut self, node: usize) -> Result<Vec<(String, &'static str, Vec<u8>)>> {
+        let place = self.cluster.node(node);
+        let (log, port) = (place.log(), ports::local(place.http_port()));
+        let conf = place.conf_dir();
+        let text = std::fs::read(&log).map_err(TestkitError::file("reading", &log))?;
+        let mut all = vec![("its log".to_owned(), "logged in with Kerberos", text)];
+        for (page, words) in PAGES {
+            all.push((page.to_owned(), words, http::get(port, page)?.into_bytes()));
+        }
+        for more in [&[][..], &["--json"]] {
+            let print = [&["node", "--print-config"][..], more].concat();
+            let (code, out, told) = self.command(&print, &conf)?;
+            expect(code == Some(0), || format!("{print:?}: {code:?} {told}"))?;
+            let words = "dfs.datanode.keytab.file";
+            all.push((format!("{print:?}"), words, (out + &told).into_bytes()));
+        }
+        Ok(all)
+    }
+
+    /// Nodes at work say much, and no secret in any form.
+    fn nothing_secret(&mut self) -> Result<Outcome> {
+        self.cluster.heal()?;
+        self.fs.put("/with-tokens", 2 * BLOCK, 3, json!({}))?;
+        self.fs.check("/with-tokens", 2 * BLOCK, 3)?;
+        let secrets = secrets::of(&mut self.cluster, WITH_SECRETS, &self.realm)?;
+        let blind = secrets.iter().find(|secret| !secret.would_be_found());
+        expect(blind.is_none(), || "a secret would not be found".into())?;
+        for node in 0..OURS {
+            for (what, words, text) in self.said(node)? {
+                let is_there = String::from_utf8_lossy(&text).contains(words);
+                expect(is_there, || format!("{what} has no {words}"))?;
+                let found = secrets.iter().find(|one| one.is_in(&text));
+                let told = |found: &Secret| format!("{what} of node {node} has {}", found.what);
+                expect(found.is_none(), || found.map(told).unwrap_or_default())?;
+            }
+        }
+        passed()
+    }
+
+    /// Logs of all that: no refused token, no error.
     fn nothing_odd(&mut self) -> Result<Outcome> {
         let ours = self.cluster.nodes().filter(|n| n.kind() == Kind::Hayloft);
         for node in ours {
