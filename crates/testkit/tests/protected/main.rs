@@ -1,7 +1,7 @@
 //! A protected cluster at work: Kerberos, block tokens, and data that AES encrypts. [`used`]: what
 //! operators and clients do with it, beside a stock node. [`secrets`]: what no node may say.
-//! [`parity`]: virtual nodes with parity over their disks. [`outage`]: a quarter of an hour with tickets of two minutes and keys of one,
-//! and no KDC for ten minutes of it.
+//! [`parity`]: virtual nodes with parity over their disks. [`outage`]: a quarter of an hour with
+//! tickets of two minutes and keys of one, and no KDC for ten minutes of it.
 
 #[path = "../kerberos/in_realm.rs"]
 mod in_realm;

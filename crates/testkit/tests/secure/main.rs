@@ -1,13 +1,15 @@
 //! What happens to a secure cluster besides its files, with a stock NameNode and nodes that speak
 //! SASL and HTTPS alone. [`swapped`]: `hayloft swap` on a node's host. [`failover`]: two NameNodes
 //! that change places. [`swebhdfs`]: files over HTTPS, for holders of delegation tokens.
-//! [`clocks`]: a clock that is wrong. [`privileged`]: root starts a node on ports below 1024.
+//! [`credentials`]: a keystore's password in a store of Hadoop's. [`clocks`]: a clock that is
+//! wrong. [`privileged`]: root starts a node on ports below 1024.
 //!
 //! Kerberos itself is the matter of the suite `kerberos`.
 
 #[path = "../saslport/by_curl.rs"]
 mod by_curl;
 mod clocks;
+mod credentials;
 mod failover;
 #[path = "../packages/hadoop_shell.rs"]
 mod hadoop_shell;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         swapped::cases(suite);
         failover::cases(suite);
         swebhdfs::cases(suite);
+        credentials::cases(suite);
         clocks::cases(suite);
         privileged::cases(suite);
         Ok(())
