@@ -6,7 +6,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use hayloft_sasl::to_base64;
+use hayloft_wire::encryption_user::EncryptionUser;
 use hayloft_wire::limits::{MAX_BLOCK_KEY_BYTES, MAX_POOL_ID_BYTES};
 use hayloft_wire::proto::client::{GetDataEncryptionKeyRequest, GetDataEncryptionKeyResponse};
 use hayloft_wire::proto::security::UserEncryptionKey;
@@ -43,9 +43,13 @@ impl TransferKey {
                 "the NameNode gave a key of encrypted data transfer that is too long",
             ));
         }
-        let (number, pool) = (given.key_id.cast_signed(), &given.block_pool_id);
+        let named = EncryptionUser {
+            key_id: given.key_id.cast_signed(),
+            pool: &given.block_pool_id,
+            nonce: given.nonce.to_vec(),
+        };
         Ok(Self {
-            user: format!("{number} {pool} {}", *to_base64(&given.nonce)),
+            user: named.to_string(),
             key: given.encryption_key,
             expires: given.expiry_date,
         })

@@ -15,6 +15,7 @@
 //! | [`block_report`] | full block reports |
 //! | [`block_token`] | block token identifiers |
 //! | [`token_text`] | tokens of users, as text |
+//! | [`encryption_user`] | holders of keys of encrypted data transfer |
 //! | [`proto`] | the messages themselves |
 //! | [`frame`], [`varint`] | what all of these are built on |
 //! | [`schema`] | descriptions of the messages, and the check of received bytes against them |
@@ -22,6 +23,7 @@
 pub mod block_report;
 pub mod block_token;
 pub mod checksum;
+pub mod encryption_user;
 pub mod frame;
 pub mod ids;
 pub mod limits;

@@ -1,6 +1,7 @@
 //! What the holder of a token, or of a key of encrypted data transfer, has to prove.
 
 use hayloft_wire::block_token::BlockTokenIdentifier;
+use hayloft_wire::encryption_user::EncryptionUser;
 use hayloft_wire::ids::PoolId;
 
 use super::secret::Secret;
@@ -29,4 +30,17 @@ pub struct DataEncryptionKey {
     pub key: Secret,
     /// When it expires, in milliseconds since the epoch.
     pub expiry_millis: i64,
+}
+
+impl DataEncryptionKey {
+    /// As whom its holder comes to a node.
+    #[must_use]
+    pub fn user(&self) -> String {
+        let named = EncryptionUser {
+            key_id: self.key_id,
+            pool: self.pool.as_str(),
+            nonce: self.nonce.to_vec(),
+        };
+        named.to_string()
+    }
 }

@@ -6,7 +6,6 @@ use bytes::BytesMut;
 use hayloft_client::{
     LinkLimits, NodeCredential, NodeLink, NodeStream, Protected, TransferProof, prove_to_node,
 };
-use hayloft_sasl::to_base64;
 use hayloft_wire::ids::PoolId;
 use hayloft_wire::limits::MAX_OP_RESPONSE_BYTES;
 use hayloft_wire::proto::hdfs::DatanodeId;
@@ -101,7 +100,7 @@ async fn open(
                 let reason = "there is no key of encrypted data transfer: are block tokens on?";
                 XferError::remote(&name, reason)
             })?;
-            let user = format!("{} {} {}", key.key_id, key.pool, *to_base64(&key.nonce));
+            let user = key.user();
             let credential = NodeCredential::EncryptionKey {
                 user: &user,
                 key: key.key.expose(),

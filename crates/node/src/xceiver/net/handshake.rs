@@ -15,6 +15,7 @@ use hayloft_sasl::{
     Agreed, CounterKeys, DigestResponse, DigestServer, KeyLength, ProtectedIn, ProtectedOut,
     SaslError, SaslQuality, Sealer, from_base64, to_base64,
 };
+use hayloft_wire::encryption_user::EncryptionUser;
 use hayloft_wire::frame;
 use hayloft_wire::ids::PoolId;
 use hayloft_wire::proto::datatransfer::{
@@ -219,19 +220,15 @@ impl Handshake<'_> {
 
     /// The key that a user such as `7 BP-1 bm9uY2U=` has: number of the block key, pool and nonce.
     async fn encryption_key(&self, user: &str) -> Result<Zeroizing<Vec<u8>>, HandshakeRefused> {
-        let parts: Vec<&str> = user.splitn(4, ' ').collect();
-        let named = match parts[..] {
-            [number, pool, nonce] => number.parse().ok().zip(from_base64(nonce)).zip(Some(pool)),
-            _ => None,
-        };
-        let ((number, nonce), pool) = named.ok_or(HandshakeRefused::Claim(
+        let named = EncryptionUser::parse(user).ok_or(HandshakeRefused::Claim(
             "the user is no number of a key, pool and nonce",
         ))?;
         let tokens = self.x.link().block_tokens();
-        let known = match tokens.encryption_password(pool, number, &nonce) {
+        let password = || tokens.encryption_password(named.pool, named.key_id, &named.nonce);
+        let known = match password() {
             Err(TokenRefused::NoKeys(pool)) => {
                 self.wait_for(&pool).await;
-                tokens.encryption_password(&pool, number, &nonce)
+                password()
             }
             known => known,
         };

@@ -68,8 +68,7 @@ pub(super) fn encryption_key() -> (String, DataEncryptionKey) {
     let taken = tokens.take_keys(&pool(), &keys(1, 600_000), true);
     taken.expect("few");
     let key = tokens.data_encryption_key(&pool()).expect("a key");
-    let user = format!("{} {} {}", key.key_id, key.pool, *to_base64(&key.nonce));
-    (user, key)
+    (key.user(), key)
 }
 
 /// As [`prove`], with the socket itself behind it.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use hayloft_sasl::{DigestServer, SaslQuality, from_base64};
 use hayloft_wire::block_token::BlockTokenIdentifier;
+use hayloft_wire::encryption_user::EncryptionUser;
 use hayloft_wire::frame;
 use hayloft_wire::limits::MAX_SASL_MESSAGE_BYTES;
 use hayloft_wire::proto::datatransfer::{
@@ -30,6 +31,10 @@ pub fn check(data: &[u8]) {
     if let Some(identifier) = from_base64(response.user()) {
         let _any_token = BlockTokenIdentifier::decode(&Bytes::from(identifier));
     }
+    if let Some(named) = EncryptionUser::parse(response.user()) {
+        let again = named.to_string();
+        assert_eq!(EncryptionUser::parse(&again), Some(named));
+    }
     assert!(response.verify(b"another password").is_err());
 }
 
@@ -51,7 +56,9 @@ pub fn seeds() -> Vec<Bytes> {
         .into_iter()
         .map(|token| hayloft_sasl::to_base64(&token).to_string());
     // And one who has a key of encrypted data transfer.
-    let users = users.chain(["7 BP-1 bm9uY2U=".to_owned()]);
+    let named = "7 BP-1 bm9uY2U=";
+    assert!(EncryptionUser::parse(named).is_some());
+    let users = users.chain([named.to_owned()]);
     let second = users.map(|user| DataTransferEncryptorMessage {
         payload: Some(response_of(&user)),
         cipher_option: vec![aes.clone()],
