@@ -48,7 +48,7 @@ const PROTECTIONS: [(&str, Keys, bool); 9] = [
     ),
 ];
 /// Protections with which the Go client's own tests run, as its project runs them.
-const OWN_TESTS_WITH: [&str; 2] = ["auth", "aes"];
+const OWN_TESTS_WITH: [&str; 4] = ["auth", "integrity", "privacy", "aes"];
 
 const NODES: usize = 3;
 /// What every client writes: blocks and a piece of the pattern of this seed.
