@@ -227,7 +227,11 @@ async fn a_disk_fails_of_which_one_operation_never_ends_though_others_do() {
             let outcome = user.await.expect("no panic");
             let error = outcome.expect_err("the disk gave no answer");
             assert!(error.to_string().contains("volume has failed"), "{error}");
-        } else if stuck != IoOp::Read && user.is_finished() {
+        } else if stuck == IoOp::Read {
+            // No reader waits for a volume that has failed.
+            let opened = tokio::time::timeout(Duration::from_secs(5), user).await;
+            assert!(opened.expect("ends").expect("no panic").is_err());
+        } else if user.is_finished() {
             // The volume that is left took the new replicas, when there is one.
             let outcome = user.await.expect("no panic");
             assert!(outcome.is_ok() || failing == 2, "{stuck:?}: {outcome:?}");

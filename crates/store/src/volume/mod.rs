@@ -49,8 +49,8 @@ use crate::layout::names::PoolPaths;
 use crate::layout::version::VolumeVersion;
 use crate::types::StorageInfo;
 
-/// So long one operation of a disk runs before what can wait, or be done elsewhere, leaves it alone.
-/// A volume that fails for that does so much later.
+/// So long one operation of a disk runs before what can wait, or be done elsewhere, leaves it
+/// alone. A volume that fails for that does so much later.
 pub(crate) const HANGS: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 10_000 });
 
 /// One configured directory.

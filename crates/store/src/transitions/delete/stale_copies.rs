@@ -22,8 +22,8 @@ pub(crate) async fn delete_stale(store: &Arc<StoreState>, pool: &Arc<Pool>, id: 
     }
 }
 
-/// Deletes the files of a copy, which nothing knows any more. The caller holds the latch, and is not
-/// kept by a disk that gives no answer: the delete goes on behind it. A copy that outlives the
+/// Deletes the files of a copy, which nothing knows any more. The caller holds the latch, and is
+/// not kept by a disk that gives no answer: the delete goes on behind it. A copy that outlives the
 /// process so is found at the next start, and the NameNode has it deleted.
 pub(crate) async fn delete_copy(
     store: &Arc<StoreState>,
