@@ -63,8 +63,8 @@ const BUDGETS: [(&str, &[&str], usize); 4] = [
         // start 105, deletes 75, metrics and the rest 110; what a review of them found, 110.
         // What is copied out of the page cache for encrypted connections, 20. What a server's word
         // counts for in the exchange with Kerberos, 35; users of encryption keys, read in one
-        // place, 30; commands that open no data port, 12. Replicas in memory beside disks that hang,
-        // and openings that end with their volume, 171.
+        // place, 30; commands that open no data port, 12. Replicas in memory beside disks that
+        // hang, and openings that end with their volume, 171.
         84_081,
     ),
     // The goal is 7,500 without cluster, which `up` and `top` took from the tools. What came since:

@@ -3,7 +3,6 @@
 use bytes::{Bytes, BytesMut};
 use hayloft_client::{NodeCredential, NodeStream, Protected, TransferProtection, prove_to_node};
 use hayloft_conf::Configuration;
-use hayloft_sasl::to_base64;
 use hayloft_wire::block_token::AccessMode;
 use hayloft_wire::ids::StorageType;
 use hayloft_wire::packet::PacketParser;
