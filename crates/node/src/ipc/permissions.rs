@@ -121,7 +121,7 @@ impl Users {
         }
         let real = words(real);
         Err(format!(
-            "Unauthorized connection for super-user: {real} from IP {address}"
+            "Unauthorized connection for super-user: {real} from IP /{address}"
         ))
     }
 
@@ -350,7 +350,7 @@ mod tests {
         );
         assert_eq!(
             users.may_connect(&caller("ann", Some("far"))).await,
-            Err("Unauthorized connection for super-user: far from IP 127.0.0.1".to_owned())
+            Err("Unauthorized connection for super-user: far from IP /127.0.0.1".to_owned())
         );
         // As a port for both kinds of addresses has it.
         let mapped = Caller {

@@ -66,7 +66,7 @@ const FOR_OTHERS: [(&str, &str, &[(&str, &str)]); 6] = [
         "zoe",
         &[(
             "-getDatanodeInfo",
-            "Unauthorized connection for super-user: far@HAYLOFT.TEST from IP 127.0.0.1",
+            "Unauthorized connection for super-user: far@HAYLOFT.TEST from IP /127.0.0.1",
         )],
     ),
     (
