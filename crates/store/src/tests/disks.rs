@@ -196,7 +196,6 @@ async fn a_disk_fails_of_which_one_operation_never_ends_though_others_do() {
                 }
                 // A name, and only one of them: the others find threads.
                 IoOp::Rename => store.invalidate(&pool(), &[block(id, 1001, 0).block]).await,
-                // One of two goes there.
                 _ => {
                     for id in 20..22 {
                         let mut writer = store
@@ -208,8 +207,7 @@ async fn a_disk_fails_of_which_one_operation_never_ends_though_others_do() {
                 }
             }
         });
-        // Both directories are on the disk that hangs, as far as the node can see; a name says
-        // which of them.
+        // As far as the node can see, both directories hang; a name says which of them.
         let failing = match stuck {
             IoOp::Read | IoOp::Write => 2,
             _ => 1,
@@ -228,7 +226,6 @@ async fn a_disk_fails_of_which_one_operation_never_ends_though_others_do() {
             let error = outcome.expect_err("the disk gave no answer");
             assert!(error.to_string().contains("volume has failed"), "{error}");
         } else if stuck == IoOp::Read {
-            // No reader waits for a volume that has failed.
             let opened = tokio::time::timeout(Duration::from_secs(5), user).await;
             assert!(opened.expect("ends").expect("no panic").is_err());
         } else if user.is_finished() {
@@ -236,7 +233,6 @@ async fn a_disk_fails_of_which_one_operation_never_ends_though_others_do() {
             let outcome = user.await.expect("no panic");
             assert!(outcome.is_ok() || failing == 2, "{stuck:?}: {outcome:?}");
         } else {
-            assert!(!user.is_finished(), "{stuck:?}: the disk gave no answer");
             user.abort();
         }
     }
