@@ -182,7 +182,7 @@ impl Lab {
     /// to read everything.
     fn hidden_keytab(&self) -> Result<()> {
         let keytab = self.realm.keytab("hidden.keytab", &["hidden/localhost"])?;
-        let none = std::fs::Permissions::from_mode(0);
+        let none = std::fs::Permissions::from_mode(0o000);
         std::fs::set_permissions(&keytab, none).map_err(TestkitError::file("hiding", &keytab))?;
         let mut spec = NodeSpec::new(Kind::Hayloft)
             .conf("dfs.datanode.kerberos.principal", at_localhost("hidden"))

@@ -32,8 +32,10 @@ const ASKED: [Asked; 3] = [
 ];
 /// `oper` is called as a user of `staff`, and the key of a host that is no node as the superuser.
 const RULES: &str = "RULE:[1:$1@$0](oper@.*)s/.*/zoe/ RULE:[2:$1/$2](dn/spare)s/.*/hdfs/ DEFAULT";
-/// Who acts for whom with which command, and what both nodes say to it; nothing: it is done.
-const FOR_OTHERS: [(&str, &str, &[(&str, &str)]); 6] = [
+/// A command of `dfsadmin`, and what nodes of both kinds say to it; nothing: it is done.
+type Heard = (&'static str, &'static str);
+/// Who acts for whom, and what comes of it.
+const FOR_OTHERS: [(&str, &str, &[Heard]); 6] = [
     ("gate", "hdfs", &[("-triggerBlockReport", "")]),
     (
         "gate",
