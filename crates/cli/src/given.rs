@@ -208,7 +208,8 @@ mod tests {
                 pages,
             )
         };
-        let cases: [(&[(&str, &str)], Option<&str>); 6] = [
+        type Case<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>);
+        let cases: [Case<'_>; 6] = [
             (&[], None),
             (&[("dfs.http.policy", "HTTP_AND_HTTPS")], None),
             (&[("dfs.http.policy", "https_only")], Some("HTTPS alone")),
