@@ -41,8 +41,7 @@ pub fn run(config: &Configuration) -> Result<ExitCode, CliError> {
 fn look(config: &Configuration) -> Result<(), String> {
     let transfer = config.get(&keys::DATANODE_ADDRESS);
     connects(&transfer).map_err(|why| format!("data transfer at {transfer}: {why}"))?;
-    let policy = config.get(&keys::HTTP_POLICY);
-    let tls_alone = policy.trim().eq_ignore_ascii_case("HTTPS_ONLY");
+    let tls_alone = config.https_only();
     let web = config.get(match tls_alone {
         true => &keys::DATANODE_HTTPS_ADDRESS,
         false => &keys::DATANODE_HTTP_ADDRESS,

@@ -78,15 +78,13 @@ pub fn asks_in_clear(
     pages: &[&str],
     instead: &str,
 ) -> Result<(), CliError> {
-    let policy = config.get(&keys::HTTP_POLICY);
-    let tls_alone = policy.trim().eq_ignore_ascii_case("HTTPS_ONLY");
     let how = config.get(&keys::HTTP_AUTHENTICATION);
+    let by_ticket = config.pages_ask_callers() && how.eq_ignore_ascii_case("kerberos");
     let open = config.get(&keys::HTTP_OPEN_PATHS);
     let all_open = pages
         .iter()
         .all(|page| open.iter().any(|path| path == page));
-    let tickets = how.eq_ignore_ascii_case("kerberos") && !all_open;
-    let (wanted, key) = match (tls_alone, tickets) {
+    let (wanted, key) = match (config.https_only(), by_ticket && !all_open) {
         (true, _) => ("over HTTPS alone", keys::HTTP_POLICY.name()),
         (_, true) => ("for callers with tickets", keys::HTTP_AUTHENTICATION.name()),
         _ => return Ok(()),
@@ -202,6 +200,10 @@ mod tests {
     #[test]
     fn pages_are_asked_in_clear_and_without_tickets() {
         let tickets = ("hadoop.http.authentication.type", "kerberos");
+        let filter = (
+            "hadoop.http.filter.initializers",
+            "org.apache.hadoop.security.AuthenticationFilterInitializer",
+        );
         let open = |pages| {
             (
                 "hadoop.http.authentication.kerberos.endpoint.whitelist",
@@ -209,13 +211,18 @@ mod tests {
             )
         };
         type Case<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>);
-        let cases: [Case<'_>; 6] = [
+        let cases: [Case<'_>; 7] = [
             (&[], None),
             (&[("dfs.http.policy", "HTTP_AND_HTTPS")], None),
             (&[("dfs.http.policy", "https_only")], Some("HTTPS alone")),
-            (&[tickets], Some("callers with tickets")),
-            (&[tickets, open("/jmx")], Some("callers with tickets")),
-            (&[tickets, open("/live,/jmx")], None),
+            // Without the filter no page asks.
+            (&[tickets], None),
+            (&[tickets, filter], Some("callers with tickets")),
+            (
+                &[tickets, filter, open("/jmx")],
+                Some("callers with tickets"),
+            ),
+            (&[tickets, filter, open("/live,/jmx")], None),
         ];
         for (properties, told) in cases {
             let config = Configuration::from_properties(properties.iter().copied());

@@ -174,6 +174,8 @@ fn pages_that_are_not_in_clear_are_refused_with_what_to_do() {
             "<configuration>\
              <property><name>fs.defaultFS</name><value>hdfs://127.0.0.1:1</value></property>\
              <property><name>dfs.namenode.http-address</name><value>127.0.0.1:1</value></property>\
+             <property><name>hadoop.http.filter.initializers</name>\
+             <value>org.apache.hadoop.security.AuthenticationFilterInitializer</value></property>\
              <property><name>{name}</name><value>{value}</value></property>\
              </configuration>"
         );

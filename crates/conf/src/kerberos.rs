@@ -61,14 +61,11 @@ impl Configuration {
         if self.get(&keys::IGNORE_SECURE_PORTS) {
             return None;
         }
-        let https_only = self
-            .get(&keys::HTTP_POLICY)
-            .eq_ignore_ascii_case("HTTPS_ONLY");
         let mut ports = Vec::new();
         if self.transfer_qualities().is_empty() {
             ports.push(&keys::DATANODE_ADDRESS);
         }
-        if !https_only {
+        if !self.https_only() {
             ports.push(&keys::DATANODE_HTTP_ADDRESS);
         }
         // Port 0 is any that is free, and so above.

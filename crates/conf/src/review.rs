@@ -63,27 +63,26 @@ impl Configuration {
             .map(ToString::to_string)
             .collect();
         let mut says = Vec::new();
+        if transient.is_empty() {
+            return says;
+        }
+        let name = keys::DATA_DIRS.name();
+        let about = format!("{name} ({}): {}", self.origin(name), transient.join(", "));
         if self.get(&keys::MAX_LOCKED_MEMORY) == 0 {
             says.push(format!(
-                "without {} LAZY_PERSIST files are written to DISK at once: set the bytes of \
-                    memory that they may take",
+                "{about}: without {} LAZY_PERSIST files are written to DISK at once: set the bytes \
+                    of memory that they may take",
                 keys::MAX_LOCKED_MEMORY.name()
             ));
         }
         if self.get(&keys::FAILED_VOLUMES_TOLERATED) == 0 && self.get(&keys::PARITY).is_none() {
             says.push(format!(
-                "the node stops when this memory is lost, as when a disk is: set {} to 1, and it \
-                    goes on",
+                "{about}: the node stops when this memory is lost, as when a disk is: set {} to 1, \
+                    and it goes on",
                 keys::FAILED_VOLUMES_TOLERATED.name()
             ));
         }
-        let name = keys::DATA_DIRS.name();
-        let dirs = transient.join(", ");
-        let line = |says| format!("{name} ({}): {dirs}: {says}", self.origin(name));
-        says.into_iter()
-            .filter(|_| !transient.is_empty())
-            .map(line)
-            .collect()
+        says
     }
 
     /// A line for each key that ends in a directory which is none of the volumes: a slash too many,

@@ -1,13 +1,32 @@
-//! Where the pages of a NameNode are.
+//! Where the pages of a NameNode are, and whom the pages of a cluster answer.
 
 use super::address::HostPort;
 use super::configuration::Configuration;
+use super::keys;
 use super::namenodes::NameNodeAddr;
 
 /// Key of a NameNode's HTTP address, with the suffixes of its other addresses.
 const HTTP_ADDRESS: &str = "dfs.namenode.http-address";
 /// Its port by default.
 const HTTP_PORT: u16 = 9870;
+/// The filter that asks callers of pages who they are.
+const ASKING_FILTER: &str = "AuthenticationFilterInitializer";
+
+impl Configuration {
+    /// Whether pages are served over TLS alone.
+    #[must_use]
+    pub fn https_only(&self) -> bool {
+        let policy = self.get(&keys::HTTP_POLICY);
+        policy.trim().eq_ignore_ascii_case("HTTPS_ONLY")
+    }
+
+    /// Whether a filter asks callers of pages who they are. Without it, what
+    /// `hadoop.http.authentication.type` says counts for nothing.
+    #[must_use]
+    pub fn pages_ask_callers(&self) -> bool {
+        self.get(&keys::HTTP_FILTERS).contains(ASKING_FILTER)
+    }
+}
 
 /// Where the pages of a NameNode are; the host of its RPC address where it listens on all. `None`
 /// when the address that is configured cannot be read.

@@ -12,8 +12,6 @@ use crate::http::Policy;
 
 /// Ports below it are for root alone to open.
 const PRIVILEGED_BELOW: u16 = 1024;
-/// The filter that asks callers of pages who they are.
-const ASKING_FILTER: &str = "AuthenticationFilterInitializer";
 
 /// A part of a node by a name for JSON, and what protects it.
 pub type ProtectedPart = (&'static str, String);
@@ -140,7 +138,7 @@ fn web_port(config: &Configuration) -> String {
     if policy.tls && config.get(&keys::CLIENT_CERT) {
         said += " for clients with a certificate";
     }
-    let asks = config.get(&keys::HTTP_FILTERS).contains(ASKING_FILTER);
+    let asks = config.pages_ask_callers();
     let kind = config.get(&keys::HTTP_AUTHENTICATION);
     said += match (asks, kind.as_str(), config.get(&keys::HTTP_ANONYMOUS)) {
         (false, ..) | (true, "simple", true) => "; pages are for everyone",

@@ -4,20 +4,19 @@
 use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcClient, RpcQuality};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::{Kind, NodeSpec};
-use hayloft_testkit::realm::{REALM, Realm};
-use hayloft_testkit::shared_work::SharedWork;
+use hayloft_testkit::realm::REALM;
 use hayloft_testkit::suite::{expect, passed};
-use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
+use hayloft_testkit::{Outcome, Suite};
 use hayloft_wire::proto::clientdatanode::{GetDatanodeInfoRequest, GetDatanodeInfoResponse};
 
 use crate::both_sides::{on_threads, proving};
-use crate::{BLOCK, at_localhost, realm, secure};
+use crate::{Lab, at_localhost, realm, secure};
 
 /// What is asked for, the most wanted first.
 const LIST: &str = "privacy,authentication";
 
 pub fn cases(suite: &mut Suite) {
-    let mut on = suite.group(Lab::start, |lab, failed| lab.cluster.conclude(failed));
+    let mut on = suite.group(Lab::with_lists, |lab, failed| lab.cluster.conclude(failed));
     on.case("lists_of_qualities_and_hosts_by_name", |lab| {
         lab.work().passes(|work| work.files(4, 2))
     });
@@ -27,14 +26,8 @@ pub fn cases(suite: &mut Suite) {
     on.case("each_quality_of_a_list_is_served", Lab::each);
 }
 
-struct Lab {
-    cluster: Cluster,
-    fs: Driver,
-    realm: Realm,
-}
-
 impl Lab {
-    fn start() -> Result<Self> {
+    fn with_lists() -> Result<Self> {
         let realm = realm()?;
         let at_host = |service: &str| format!("{service}/_HOST@{REALM}");
         // The name for _HOST, where the nodes of other suites have an address.
@@ -51,14 +44,6 @@ impl Lab {
             .start()?;
         let fs = cluster.driver()?;
         Ok(Self { cluster, fs, realm })
-    }
-
-    fn work(&mut self) -> SharedWork<'_> {
-        SharedWork {
-            cluster: &mut self.cluster,
-            fs: &self.fs,
-            block: BLOCK,
-        }
     }
 
     /// Callers with one quality each hear the same from nodes of both kinds.
