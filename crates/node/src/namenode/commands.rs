@@ -172,7 +172,7 @@ impl Commander {
                 None => lacks_payload(address, kind),
             },
             DatanodeCommandType::BlockRecoveryCommand => match command.recovery_cmd {
-                Some(recovery) => self.recover(pool, recovery.blocks),
+                Some(recovery) => self.recover(pool, address, recovery.blocks),
                 None => lacks_payload(address, kind),
             },
             DatanodeCommandType::FinalizeCommand => match command.finalize_cmd {
@@ -328,7 +328,24 @@ impl Commander {
         }
     }
 
-    fn recover(&self, pool: &PoolId, blocks: Vec<RecoveringBlock>) {
+    fn recover(&self, pool: &PoolId, address: &str, mut blocks: Vec<RecoveringBlock>) {
+        // A recovery may shorten a block: no NameNode does that to those of another one.
+        blocks.retain(|order| {
+            let block = &order.block.b;
+            let is_ours = block.pool_id == pool.as_str();
+            if !is_ours {
+                tracing::warn!(
+                    namenode = address,
+                    "asked to recover block {} of the pool {:?}, not {pool}: ignored",
+                    block.block_id.cast_signed(),
+                    block.pool_id
+                );
+            }
+            is_ours
+        });
+        if blocks.is_empty() {
+            return;
+        }
         let Ok(permit) = Arc::clone(&self.recoveries).try_acquire_owned() else {
             tracing::warn!(%pool, "too many block recoveries at a time: {} left to the next \
                 attempt", blocks.len());

@@ -98,7 +98,9 @@ async fn serve(
         }
     };
     // Not the whole of it: delegation tokens are in the query.
-    let (path, op) = (uri.path(), super::parameter(uri.query(), "op"));
+    let is_name = |op: &String| op.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let op = super::parameter(uri.query(), "op").filter(is_name);
+    let path = uri.path();
     debug!(%method, path, op, status = response.status().as_u16(), "WebHDFS");
     response
 }

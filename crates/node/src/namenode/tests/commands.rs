@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use hayloft_wire::ids::PoolId;
 use hayloft_wire::proto::datanode::{
-    BalancerBandwidthCommand, BlockEcReconstructionCommand, DatanodeCommand, DatanodeCommandType,
-    FinalizeCommand, KeyUpdateCommand,
+    BalancerBandwidthCommand, BlockEcReconstructionCommand, BlockRecoveryCommand, DatanodeCommand,
+    DatanodeCommandType, FinalizeCommand, KeyUpdateCommand,
 };
-use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, ExtendedBlock};
-use hayloft_wire::proto::hdfs_server::{BlockKey, ExportedBlockKeys};
+use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, ExtendedBlock, LocatedBlock};
+use hayloft_wire::proto::hdfs_server::{BlockKey, ExportedBlockKeys, RecoveringBlock};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
@@ -203,6 +203,42 @@ async fn groups_to_reconstruct_are_those_of_the_pool_and_have_a_limit() {
     assert_eq!(ordered, (-1000..-744).collect::<Vec<i64>>());
     assert_eq!(warnings.that_say("group -32 of the pool"), 1);
     assert_eq!(warnings.that_say("too many reconstructions at a time"), 1);
+}
+
+fn recovery(blocks: &[(&str, u64)]) -> DatanodeCommand {
+    let order = |(pool, id): &(&str, u64)| RecoveringBlock {
+        block: LocatedBlock {
+            b: ExtendedBlock {
+                pool_id: (*pool).to_owned(),
+                block_id: *id,
+                ..ExtendedBlock::default()
+            },
+            ..LocatedBlock::default()
+        },
+        ..RecoveringBlock::default()
+    };
+    DatanodeCommand {
+        recovery_cmd: Some(BlockRecoveryCommand {
+            blocks: blocks.iter().map(order).collect(),
+        }),
+        ..of_kind(DatanodeCommandType::BlockRecoveryCommand)
+    }
+}
+
+#[tokio::test]
+async fn a_namenode_has_no_blocks_of_another_pool_recovered() {
+    let namenode = FakeNameNode::start().await;
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let node = started(&namenode).await;
+    let other = "BP-2-127.0.0.1-2";
+    let commands = vec![recovery(&[(other, 5), (POOL, 6)]), recovery(&[(other, 7)])];
+    carried_past(&node, &namenode, commands).await;
+    eventually("recovered", || {
+        *node.work.recoveries.lock().expect("no panic") == [6]
+    })
+    .await;
+    assert_eq!(warnings.that_say("asked to recover block"), 2);
 }
 
 #[tokio::test]

@@ -27,6 +27,8 @@ use crate::security::{BlockTokens, TokenSettings};
 #[derive(Default)]
 pub struct FakeWork {
     pub transfers: Mutex<Vec<ExtendedBlock>>,
+    /// Blocks to recover, by id.
+    pub recoveries: Mutex<Vec<u64>>,
     /// Groups to reconstruct, by block id; each takes for ever.
     pub reconstructions: Mutex<Vec<i64>>,
     pub bandwidth: Mutex<u64>,
@@ -39,7 +41,9 @@ impl NodeWork for FakeWork {
         Box::pin(std::future::pending())
     }
 
-    fn recover(&self, _: PoolId, _: Vec<RecoveringBlock>) -> BoxFuture<'static, ()> {
+    fn recover(&self, _: PoolId, orders: Vec<RecoveringBlock>) -> BoxFuture<'static, ()> {
+        let ids = orders.iter().map(|order| order.block.b.block_id);
+        self.recoveries.lock().expect("no panic").extend(ids);
         Box::pin(async {})
     }
 
