@@ -7,7 +7,9 @@ use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec};
+use hayloft_testkit::{
+    Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec, http,
+};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -311,9 +313,18 @@ impl Lab {
         let others = (0..NODES).filter(|node| *node != SLOW_NODE);
         let known = others.map(|node| self.cluster.nodes().nth(node).map(|n| n.ipc()));
         let known: Vec<_> = known.flatten().collect();
-        expect(known.contains(&reporter), || {
-            format!("{reporter}: {known:?}")
+        let node = known.iter().position(|ipc| *ipc == reporter);
+        let node = node.ok_or_else(|| {
+            TestkitError::Expectation(format!("{reporter} is none of {known:?}"))
         })?;
+        // It says so itself, too, by Apache's name of such averages.
+        let web = ([127, 0, 0, 1], self.cluster.node(node).http_port());
+        let bean = http::jmx(web.into(), "Hadoop:service=DataNode,name=DataNodeInfo")?;
+        let averages = bean["SendPacketDownstreamAvgInfo"].as_str();
+        let averages: Value = serde_json::from_str(averages.unwrap_or("null"))
+            .map_err(|e| TestkitError::Talk(format!("{bean}: {e}")))?;
+        let average = averages[format!("[{slow}]RollingAvgTime")].as_f64();
+        expect(average.is_some_and(|ms| ms > limit), || bean.to_string())?;
         passed()
     }
 

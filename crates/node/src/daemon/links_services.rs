@@ -279,6 +279,12 @@ impl WebHost for Node {
         self.outliers()
     }
 
+    fn peer_averages(&self) -> Option<Vec<(Arc<str>, f64)>> {
+        let measured = self.config.get(&keys::PEER_STATS_ENABLED);
+        let now = tokio::time::Instant::now();
+        measured.then(|| self.xceivers.peer_times().averages(0, now))
+    }
+
     fn disk_balancer_status(&self) -> String {
         self.disk_balancer.status()
     }

@@ -115,8 +115,19 @@ fn info(host: &dyn WebHost) -> Bean {
     of.set("DatanodeNetworkCounts", json!([]));
     of.set("DiskBalancerStatus", host.disk_balancer_status());
     of.set("SlowDisks", slow_disks(host, &config));
-    of.set("SendPacketDownstreamAvgInfo", Value::Null);
+    of.set("SendPacketDownstreamAvgInfo", peer_averages(host));
     of.of_class("DataNodeInfo", DATA_NODE)
+}
+
+/// JSON in a string: how long packets took to each peer, by Apache's name of such averages; null
+/// where peers are not measured.
+fn peer_averages(host: &dyn WebHost) -> Value {
+    let Some(averages) = host.peer_averages() else {
+        return Value::Null;
+    };
+    let named = averages.into_iter();
+    let named = named.map(|(peer, ms)| (format!("[{peer}]RollingAvgTime"), ms.into()));
+    Value::Object(named.collect()).to_string().into()
 }
 
 /// JSON in a string: the directories on slow disks; null where disks are not compared.

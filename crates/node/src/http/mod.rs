@@ -113,6 +113,8 @@ pub trait WebHost: Send + Sync + 'static {
     fn periods(&self) -> &Periods;
     /// Peers and volumes that are slower than others.
     fn slow(&self) -> OutlierReports;
+    /// How long packets to each peer took, milliseconds; `None` where peers are not measured.
+    fn peer_averages(&self) -> Option<Vec<(Arc<str>, f64)>>;
     /// How the plan of the disk balancer stands: JSON; empty when it is off.
     fn disk_balancer_status(&self) -> String;
     /// Since it started.

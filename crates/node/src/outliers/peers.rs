@@ -68,17 +68,21 @@ impl PeerTimes {
         }
     }
 
+    /// How long packets took to each peer that took more than `samples` of them, in milliseconds.
+    #[must_use]
+    pub fn averages(&self, samples: u64, now: Instant) -> Vec<(Arc<str>, f64)> {
+        let mut peers = self.peers();
+        let averages = peers.known.iter_mut().filter_map(|(peer, rolling)| {
+            let (count, mean) = rolling.average(now)?;
+            (count > samples).then(|| (Arc::clone(peer), mean))
+        });
+        averages.collect()
+    }
+
     /// Peers that are much slower than the rest, slowest first.
     #[must_use]
     pub fn slow(&self, rules: PeerRules, now: Instant) -> Vec<SlowPeerReport> {
-        let known: Vec<(Arc<str>, f64)> = {
-            let mut peers = self.peers();
-            let averages = peers.known.iter_mut().filter_map(|(peer, rolling)| {
-                let (count, mean) = rolling.average(now)?;
-                (count > rules.samples).then(|| (Arc::clone(peer), mean))
-            });
-            averages.collect()
-        };
+        let known = self.averages(rules.samples, now);
         let means = known.iter().map(|(_, mean)| *mean);
         let low = rules.low.as_secs_f64() * 1000.0;
         let Some(usual) = usual(means, rules.nodes, low) else {
