@@ -57,6 +57,7 @@ struct Inner {
     tasks: TaskTracker,
     segments: Segments,
     log_limit: LogLimit,
+    failure_limit: LogLimit,
     peer_times: PeerTimes,
 }
 
@@ -102,6 +103,7 @@ impl Xceivers {
             tasks: TaskTracker::new(),
             segments: Segments::default(),
             log_limit: LogLimit::default(),
+            failure_limit: LogLimit::default(),
             peer_times: PeerTimes::default(),
         }))
     }
@@ -245,7 +247,13 @@ impl Xceivers {
         Ok(self.link().block_tokens().make(block, access)?)
     }
 
+    /// Of lines that a peer can cause without a token.
     pub(super) fn log_limit(&self) -> &LogLimit {
         &self.0.log_limit
+    }
+
+    /// Of lines about operations that failed otherwise.
+    pub(super) fn failure_limit(&self) -> &LogLimit {
+        &self.0.failure_limit
     }
 }

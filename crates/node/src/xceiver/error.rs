@@ -98,6 +98,14 @@ impl XferError {
         matches!(self, Self::Socket { .. } | Self::Stopped(_))
     }
 
+    /// A peer that has proved nothing can cause it.
+    pub(super) fn needs_no_token(&self) -> bool {
+        matches!(
+            self,
+            Self::Token(_) | Self::Protocol { .. } | Self::NotReady(_)
+        ) || self.is_peer_gone()
+    }
+
     /// The replica is damaged.
     pub(super) fn is_corrupt(&self) -> bool {
         matches!(self, Self::Store(e) if e.kind() == StoreErrorKind::Corrupt)

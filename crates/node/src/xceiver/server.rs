@@ -293,7 +293,7 @@ impl Session {
                 }
             }
             Err(error) => {
-                report(&self.x, op, &self.conn, &error);
+                report(&self.x, op, self.conn.peer_name(), &error);
                 AfterOperation::Close
             }
         }
@@ -344,38 +344,32 @@ fn complain(x: &Xceivers, conn: &Conn, error: &RequestError) {
     );
 }
 
-/// Logs a failed operation: loudly only if someone should look at it.
-fn report(x: &Xceivers, op: Op, conn: &Conn, error: &XferError) {
-    let (op, peer) = (op.name(), conn.peer_name());
-    match error {
-        _ if error.is_peer_gone() => tracing::info!(op, peer, "ended early: {error}"),
+/// Logs a failed operation: loudly only if someone should look at it, and within limits.
+pub(super) fn report(x: &Xceivers, op: Op, peer: &str, error: &XferError) {
+    let op = op.name();
+    // Counted, and said for all of them.
+    if error.lacks_means() {
+        tracing::debug!(op, peer, "refused: {error}");
+        return;
+    }
+    // What a peer can cause without a token hides nothing else.
+    let limit = match error.needs_no_token() {
+        true => x.log_limit(),
+        false => x.failure_limit(),
+    };
+    let Some(skipped) = limit.may_log() else {
+        return;
+    };
+    let (loud, what) = match error {
+        _ if error.is_peer_gone() => (false, "ended early"),
         // Clients whose token has expired fetch a new one.
-        XferError::Token(refused) if refused.is_routine() => {
-            tracing::info!(op, peer, "block token verification failed: {error}");
-        }
-        XferError::Token(_) => {
-            if let Some(skipped) = x.log_limit().may_log() {
-                tracing::warn!(
-                    op,
-                    peer,
-                    skipped,
-                    "block token verification failed: {error}"
-                );
-            }
-        }
-        XferError::Protocol { .. } => {
-            if let Some(skipped) = x.log_limit().may_log() {
-                tracing::warn!(
-                    op,
-                    peer,
-                    skipped,
-                    "closing a data transfer connection: {error}"
-                );
-            }
-        }
-        // Counted, and said for all of them.
-        _ if error.lacks_means() => tracing::debug!(op, peer, "refused: {error}"),
-        _ => tracing::warn!(op, peer, "failed: {error}"),
+        XferError::Token(refused) => (!refused.is_routine(), "block token verification failed"),
+        XferError::Protocol { .. } => (true, "closing a data transfer connection"),
+        _ => (true, "failed"),
+    };
+    match loud {
+        true => tracing::warn!(op, peer, skipped, "{what}: {error}"),
+        false => tracing::info!(op, peer, skipped, "{what}: {error}"),
     }
 }
 

@@ -10,6 +10,7 @@ mod garbage;
 mod group_checksums;
 mod inplace;
 mod local_client;
+mod log_limits;
 mod logs;
 mod mirrors;
 mod moves;
