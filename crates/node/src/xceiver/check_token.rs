@@ -18,7 +18,7 @@ use hayloft_wire::transfer::{BlockOpResponse, OpRequest, Status, WriteRequest};
 use super::context::Xceivers;
 use super::error::XferError;
 use super::net::conn::Conn;
-use crate::security::Access;
+use crate::security::{Access, TokenRefused};
 
 /// Checks the token of a request before anything else is done for it. At once where the NameNodes
 /// have tokens off.
@@ -35,16 +35,18 @@ pub async fn check(x: &Xceivers, conn: &Conn, request: &OpRequest) -> Result<(),
     };
     // The keys come with the registration of the pool.
     x.wait_ready(&asked.block.pool).await?;
-    let token = asked.header.token.as_ref();
-    let tokens = x.link().block_tokens();
-    let checked = tokens.check(token, asked.block, &asked.access);
-    let Err(refused) = checked else {
+    let Err(refused) = asked.checked(x) else {
         return Ok(());
     };
     if let Some(answer) = asked.refusal(x) {
         conn.write_message(&answer).await?;
     }
     Err(refused.into())
+}
+
+/// Whether [`check`] lets a request pass with the keys that are here now. Its sender hears nothing.
+pub fn permits(x: &Xceivers, request: &OpRequest) -> bool {
+    Asked::by(request).is_none_or(|asked| asked.checked(x).is_ok())
 }
 
 /// What a request asks for, and who is answered how.
@@ -107,6 +109,11 @@ impl<'a> Asked<'a> {
             },
             answered: !message.header.client_name.is_empty(),
         }
+    }
+
+    fn checked(&self, x: &Xceivers) -> Result<(), TokenRefused> {
+        let (tokens, token) = (x.link().block_tokens(), self.header.token.as_ref());
+        tokens.check(token, self.block, &self.access)
     }
 
     /// What the sender is told; `None`: nothing.

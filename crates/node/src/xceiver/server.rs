@@ -208,11 +208,14 @@ impl Session {
     }
 
     /// A thread for a log's writer. It takes the descriptors of one more connection, so it needs
-    /// the place of one.
+    /// the place of one. Who has no token for the block gets none, and is answered as others are.
     fn own_thread(&self, request: &OpRequest) -> Option<(LogThread, OwnedSemaphorePermit)> {
         let OpRequest::WriteBlock(write) = request else {
             return None;
         };
+        if !check_token::permits(&self.x, request) {
+            return None;
+        }
         let client = &write.message.header.client_name;
         let thread = self.x.log_writers().thread_for(client)?;
         Some((thread, self.x.client_place()?))

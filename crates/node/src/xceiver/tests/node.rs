@@ -40,7 +40,7 @@ pub enum Said {
     },
 }
 
-/// Takes notes, and is always ready.
+/// Takes notes.
 pub struct Notes {
     id: DatanodeId,
     said: Mutex<Vec<Said>>,
@@ -49,6 +49,8 @@ pub struct Notes {
     pub slow: AtomicBool,
     /// Closed: the NameNode takes no report.
     pub hears: watch::Sender<bool>,
+    /// False: the pool is not registered. Its receivers are the requests that wait for that.
+    pub ready: watch::Sender<bool>,
 }
 
 impl Notes {
@@ -85,7 +87,10 @@ impl NameNodeLink for Notes {
         });
     }
     fn wait_ready<'a>(&'a self, pool: &'a PoolId, _: Duration) -> BoxFuture<'a, bool> {
-        Box::pin(async move { *pool == super::pool() })
+        let mut ready = self.ready.subscribe();
+        Box::pin(
+            async move { *pool == super::pool() && ready.wait_for(|ready| *ready).await.is_ok() },
+        )
     }
     fn identity(&self, _: &PoolId) -> Option<DatanodeId> {
         Some(self.id.clone())
@@ -221,6 +226,7 @@ impl Node {
             tokens: BlockTokens::new(tokens::settings()),
             slow: AtomicBool::new(false),
             hears: watch::Sender::new(true),
+            ready: watch::Sender::new(true),
         });
         let shutdown = CancellationToken::new();
         let x = Xceivers::sharing(

@@ -153,6 +153,28 @@ async fn a_refused_writer_hears_which_node_refused_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_has_no_token_takes_no_thread_of_a_logs_writer() {
+    let node = node().await;
+    node.x.log_writers().wrote("client", 64, 64);
+    node.notes.ready.send_replace(false);
+    let mut stranger = Client::connect(&node).await;
+    stranger
+        .request(&write_of(&node, 1, Token::default()))
+        .await;
+    let waits = |node: &Node| node.notes.ready.receiver_count() > 0;
+    node.until("its token is looked at", waits).await;
+    assert_eq!(node.x.log_writers().running(), 0);
+    node.notes.ready.send_replace(true);
+    let answer = stranger.response().await.expect("answered");
+    assert_eq!(answer.outcome(), Status::ErrorAccessToken);
+    let request = write_of(&node, 1, good(1, AccessMode::Write));
+    let begun = Pipeline::set_up(&node, &request).await;
+    let pipeline = begun.expect("the pipeline is set up");
+    assert_eq!(node.x.log_writers().running(), 1);
+    pipeline.close(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refused_node_hears_nothing() {
     let node = node().await;
     let mut client = Client::connect(&node).await;
