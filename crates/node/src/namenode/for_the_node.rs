@@ -21,6 +21,7 @@ use tracing::Instrument as _;
 
 use super::actor_news::Phase;
 use super::error_reports::ErrorReport;
+use super::held_pools::HeldPools;
 use super::pool_service::PoolService;
 use super::service_side::NodeSide;
 use super::start_actors;
@@ -100,6 +101,7 @@ impl NameNodes {
             shutdown: parts.shutdown,
             tasks: parts.tasks,
             activity: parts.activity,
+            pools: HeldPools::default(),
             work: OnceLock::new(),
         })
     }
@@ -188,6 +190,7 @@ impl NameNodes {
                 let forgotten = node.store.forget_pool(&pool);
                 told_if_broken("end of a block pool", forgotten).await;
                 node.tokens.forget(&pool);
+                service.let_go();
             }
             let mut services = write(&self.0.services);
             services.retain(|other| !Arc::ptr_eq(other, &service));

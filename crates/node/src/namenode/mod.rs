@@ -24,6 +24,7 @@
 //! | `block_report`, `cache_report` | all blocks, or all cached ones, in their turn |
 //! | `for_the_node` | what the rest of the node asks |
 //! | `pool_service`, `start_actors` | one pool: its actors, and their start |
+//! | `held_pools` | which name service has which pool |
 //! | `queued_command`, `commands` | a NameNode's orders, one after the other |
 //! | `store_events` | what the store tells |
 //! | `service_side`, `settings` | what all services share; their configuration |
@@ -39,6 +40,7 @@ mod error_reports;
 mod for_the_node;
 mod handshake;
 mod heartbeat;
+mod held_pools;
 mod ibr;
 mod inventory;
 mod lifeline;

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor_news::{Actor, Phase};
 use super::error_reports::ErrorReport;
+use super::held_pools::HeldPool;
 use super::queued_command::Order;
 use super::registration_checks::Namespace;
 use super::service_side::NodeSide;
@@ -19,6 +20,8 @@ use hayloft_conf::NameService;
 
 struct ServiceState {
     namespace: Option<Namespace>,
+    /// The pool of that namespace is this service's alone.
+    held: Option<HeldPool>,
     claim: ActiveNameNode<u64>,
     actors: Vec<Arc<Actor>>,
     /// The newest order about a rolling upgrade that waits or is being carried out.
@@ -49,6 +52,7 @@ impl PoolService {
             node: Arc::clone(node),
             state: Mutex::new(ServiceState {
                 namespace: None,
+                held: None,
                 claim: ActiveNameNode::new(),
                 actors: Vec::new(),
                 rolling_upgrade_ordered: None,
@@ -146,12 +150,18 @@ impl PoolService {
         if let Some(known) = known {
             known.same_as(namespace)?;
         } else {
+            let pools = &self.node.pools;
+            let held = pools.hold(&namespace.pool, self.label(), &self.stop);
+            // Dropped with this future, and when the pool cannot be used.
+            let held = held.await?;
             let spec = namespace.spec();
             let added = self.node.store.add_pool(spec, self.node.start).await;
             added.map_err(|error| {
                 format!("the block pool {} cannot be used: {error}", namespace.pool)
             })?;
-            self.state().namespace = Some(namespace.clone());
+            let mut state = self.state();
+            state.namespace = Some(namespace.clone());
+            state.held = Some(held);
         }
         if namespace.claims_active {
             let change = self.state().claim.handshake(actor);
@@ -161,6 +171,11 @@ impl PoolService {
             }
         }
         Ok(())
+    }
+
+    /// The end is over: another name service may have the pool.
+    pub(super) fn let_go(&self) {
+        self.state().held = None;
     }
 
     /// An actor has registered.

@@ -6,6 +6,7 @@ use hayloft_store::StartOption;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::held_pools::HeldPools;
 use super::inventory::Inventory;
 use super::work::{NodeLoad, NodeWork};
 use crate::activity::NodeActivity;
@@ -26,6 +27,8 @@ pub(super) struct NodeSide {
     pub(super) activity: Arc<NodeActivity>,
     /// Filled by what NameNodes hand out.
     pub(super) tokens: BlockTokens,
+    /// Each has one name service.
+    pub(super) pools: HeldPools,
     /// Set before the first service starts.
     pub(super) work: OnceLock<Arc<dyn NodeWork>>,
 }

@@ -4,6 +4,7 @@ mod cache;
 mod commands;
 mod fake;
 mod observer;
+mod one_pool;
 mod outliers;
 mod protection;
 mod reports;

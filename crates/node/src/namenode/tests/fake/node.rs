@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::{FakeNameNode, FakeStore, UUID};
 use crate::identity::Identity;
 use crate::namenode::NameNodes;
+use crate::namenode::held_pools::HeldPools;
 use crate::namenode::inventory::Inventory;
 use crate::namenode::service_side::NodeSide;
 use crate::namenode::work::{NodeLoad, NodeWork, Targets};
@@ -143,6 +144,7 @@ impl Node {
                 protobuf: false,
                 user: "hdfs".to_owned(),
             }),
+            pools: HeldPools::default(),
             work: OnceLock::new(),
         });
         services

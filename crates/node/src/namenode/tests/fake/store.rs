@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hayloft_store::{
@@ -19,6 +20,8 @@ pub struct FakeStore {
     pub finalized: Mutex<Vec<PoolId>>,
     pub invalidated: Mutex<Vec<i64>>,
     pub forgotten: Mutex<Vec<PoolId>>,
+    /// Pools that were added and not forgotten since.
+    pub open: Mutex<Vec<PoolId>>,
     /// Deletes from here on are of a disk that gives no answer.
     pub hangs: AtomicBool,
     /// What it was told.
@@ -96,6 +99,7 @@ impl Inventory for FakeStore {
     fn add_pool(&self, spec: PoolSpec, _: StartOption) -> Done<'_> {
         Box::pin(async move {
             if spec.cluster_id == "CID-1" {
+                self.open.lock().expect("no panic").push(spec.pool);
                 return Ok(());
             }
             Err(StoreError::new(
@@ -106,8 +110,13 @@ impl Inventory for FakeStore {
     }
 
     fn forget_pool<'a>(&'a self, pool: &'a PoolId) -> BoxFuture<'a, ()> {
-        self.forgotten.lock().expect("no panic").push(pool.clone());
-        Box::pin(async {})
+        Box::pin(async move {
+            // As long as writers may take to stop.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let mut open = self.open.lock().expect("no panic");
+            open.retain(|other| other != pool);
+            self.forgotten.lock().expect("no panic").push(pool.clone());
+        })
     }
 
     fn invalidate<'a>(&'a self, _: &'a PoolId, blocks: &'a [Block]) -> Done<'a> {
