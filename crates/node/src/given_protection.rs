@@ -110,9 +110,11 @@ fn plain_data_port(config: &Configuration, protection: &TransferProtection) -> S
 }
 
 fn block_tokens(config: &Configuration) -> String {
-    let expected = match config.get(&keys::BLOCK_ACCESS_TOKEN_ENABLE) {
-        true => "expects that they do",
-        false => "expects that they do not",
+    let wanted = config.get(&keys::BLOCK_ACCESS_TOKEN_ENABLE);
+    let expected = match (wanted, config.has_kerberos()) {
+        (true, true) => "refuses those that do not",
+        (true, false) => "expects that they do; else blocks are for everyone, and the log says so",
+        (false, _) => "expects that they do not",
     };
     format!("checked if the NameNodes say so; this configuration {expected}")
 }
@@ -380,8 +382,13 @@ mod tests {
             let found = of(&properties, "authorization");
             assert!(found.starts_with(said), "{found}");
         }
-        let tokens = |value| of(&[("dfs.block.access.token.enable", value)], "block_tokens");
-        assert!(tokens("true").ends_with("they do") && tokens("false").ends_with("they do not"));
+        let on = ("dfs.block.access.token.enable", "true");
+        let tokens = |properties: &[(&str, &str)]| of(properties, "block_tokens");
+        let [unset, wanted] = [tokens(&[]), tokens(&[on])];
+        assert!(unset.ends_with("they do not"), "{unset}");
+        assert!(wanted.contains("else blocks are for everyone"), "{wanted}");
+        let refused = tokens(&[&KERBEROS[..], &[on]].concat());
+        assert!(refused.ends_with("refuses those that do not"), "{refused}");
         let named = of(&KERBEROS, "authentication");
         assert!(
             named.starts_with("Kerberos") && named.ends_with("dn/_HOST@R"),

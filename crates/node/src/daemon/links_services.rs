@@ -271,6 +271,10 @@ impl WebHost for Node {
         self.recovery.get().map_or(0, BlockRecovery::in_progress)
     }
 
+    fn block_tokens(&self) -> &BlockTokens {
+        self.namenodes().block_tokens()
+    }
+
     fn periods(&self) -> &Periods {
         &self.periods
     }

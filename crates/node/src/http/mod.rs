@@ -69,6 +69,7 @@ use crate::daemonlog;
 use crate::identity::Identity;
 use crate::namenode::ActorInfo;
 use crate::outliers::OutlierReports;
+use crate::security::BlockTokens;
 use crate::snapshots::SnapshotState;
 use crate::xceiver::XceiverStats;
 use percent::Plus;
@@ -109,6 +110,8 @@ pub trait WebHost: Send + Sync + 'static {
     fn rpc_stats(&self) -> &RpcStats;
     /// Block recoveries that this node leads.
     fn recoveries(&self) -> usize;
+    /// Whether requests need a block token, as NameNodes have said.
+    fn block_tokens(&self) -> &BlockTokens;
     /// What was told of rates last.
     fn periods(&self) -> &Periods;
     /// Peers and volumes that are slower than others.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use hayloft_conf::keys;
 use hayloft_io::disk::{DiskStats, Slowest};
 use hayloft_protection::ParityStatus;
 use hayloft_store::{HeldByUpgrades, VolumeReport};
@@ -12,6 +13,7 @@ use super::slow_on_average::slow_classes;
 use super::units::bytes;
 use crate::namenode::{ActorInfo, Phase};
 use crate::outliers::OutlierReports;
+use crate::security::BlockTokens;
 use crate::snapshots::SnapshotState;
 
 /// A NameNode that has been silent for so long is told of.
@@ -39,6 +41,8 @@ pub(super) fn findings(
         .collect();
     troubles.extend(host.volumes().what.iter().filter_map(of_volume));
     troubles.extend(actors.iter().filter_map(of_namenode));
+    let tokens_wanted = host.config().get(&keys::BLOCK_ACCESS_TOKEN_ENABLE);
+    troubles.extend(of_tokens(tokens_wanted, host.block_tokens()));
     troubles.extend(parity.into_iter().flat_map(of_parity));
     troubles.extend(host.snapshots().iter().filter_map(of_snapshots));
     let mut all: Vec<Finding> = troubles.into_iter().map(Finding::trouble).collect();
@@ -147,6 +151,17 @@ fn of_namenode(actor: &ActorInfo) -> Option<String> {
     ))
 }
 
+/// Apache's node goes by what NameNodes say, too.
+fn of_tokens(wanted: bool, tokens: &BlockTokens) -> Option<String> {
+    (wanted && tokens.are_off()).then(|| {
+        format!(
+            "{} is true here and off at the NameNode: everyone who reaches the data port may read \
+             and write blocks. Turn it on there.",
+            keys::BLOCK_ACCESS_TOKEN_ENABLE.name()
+        )
+    })
+}
+
 fn of_disk(name: &str, stats: &DiskStats, now: Instant) -> Vec<Finding> {
     let mut all = Vec::new();
     let queued: usize = stats.load.waiting.iter().sum();
@@ -223,6 +238,27 @@ mod tests {
         let wanted = "The disk sda has not finished a transfer for 2.5 s; 4 wait behind it.";
         let wanted = Finding::trouble(wanted.to_owned()).of_disk("sda", None);
         assert_eq!(told, [wanted]);
+    }
+
+    #[test]
+    fn block_tokens_that_are_wanted_and_off_are_told_of() {
+        let of = |wanted, said: Option<bool>| {
+            let config = hayloft_conf::Configuration::from_properties([("a", "b")]);
+            let settings = crate::security::TokenSettings::from_config(&config.expect("valid"));
+            let tokens = BlockTokens::new(settings);
+            if let Some(on) = said {
+                tokens.agree(on).expect("the first to say");
+            }
+            of_tokens(wanted, &tokens)
+        };
+        for (wanted, said) in [(true, Some(true)), (true, None), (false, Some(false))] {
+            assert_eq!(of(wanted, said), None, "{wanted}, {said:?}");
+        }
+        let told = of(true, Some(false)).unwrap_or_default();
+        assert!(
+            told.starts_with("dfs.block.access.token.enable is true here and off"),
+            "{told}"
+        );
     }
 
     #[test]
