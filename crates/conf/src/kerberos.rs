@@ -5,7 +5,7 @@ use super::error::ConfigError;
 use super::keys;
 
 /// Ports below it are for root alone to open.
-const PRIVILEGED_BELOW: u16 = 1024;
+pub(super) const PRIVILEGED_BELOW: u16 = 1024;
 
 impl Configuration {
     /// Whether both sides of a connection have to prove who they are.

@@ -34,6 +34,7 @@ impl Configuration {
         lines.extend(self.of_no_volume());
         lines.extend(self.shares_of_no_volume());
         lines.extend(self.metrics_sinks().warnings);
+        lines.extend(self.ports_without_protection());
         lines.extend(self.unsupported_keys().map(|(name, entry)| {
             format!(
                 "{name} ({}) has no effect: {}",

@@ -1,6 +1,7 @@
 //! Protection of data transfer that the files ask for, and this version has not.
 
 use super::configuration::Configuration;
+use super::kerberos::PRIVILEGED_BELOW;
 use super::key::Key;
 use super::keys;
 
@@ -44,6 +45,36 @@ impl Configuration {
         let names = value.split(',').map(str::trim);
         let names = names.filter(|name| !name.is_empty());
         names.map(str::to_ascii_lowercase).collect()
+    }
+
+    /// Whether the number of the data port takes away what `dfs.data.transfer.protection` asks for.
+    /// As Apache's, both sides trust what root of a host opened, and speak in clear there.
+    #[must_use]
+    pub fn port_has_no_protection(&self) -> bool {
+        let low = (1..PRIVILEGED_BELOW).contains(&self.get(&keys::DATANODE_ADDRESS).port);
+        let asked = self.has_kerberos() && !self.transfer_qualities().is_empty();
+        low && asked && !self.get(&keys::ENCRYPT_DATA_TRANSFER)
+    }
+
+    /// A line for each such data port, of the node or of its virtual nodes.
+    pub(super) fn ports_without_protection(&self) -> Vec<String> {
+        let nodes = self.virtual_nodes().unwrap_or_default();
+        let own = nodes.is_empty().then_some(self).into_iter();
+        let all = own.chain(nodes.iter().map(|node| &node.config));
+        let line = |config: &Self| {
+            let key = keys::DATA_TRANSFER_PROTECTION.name();
+            format!(
+                "{key} ({}) has no effect at {}: data goes in clear on a port below \
+                 {PRIVILEGED_BELOW}, as on Apache's node: take one from {PRIVILEGED_BELOW} on, or \
+                 set {} on every node and client",
+                self.origin(key),
+                config.get(&keys::DATANODE_ADDRESS),
+                keys::ENCRYPT_DATA_TRANSFER.name()
+            )
+        };
+        all.filter(|config| config.port_has_no_protection())
+            .map(line)
+            .collect()
     }
 
     /// The key whose protection of data transfer, or of RPC with tokens, is not served.
@@ -191,6 +222,45 @@ mod tests {
             let why = refused(&[(key, value)]).unwrap_or_default();
             assert!(why.contains(key) && why.contains(value), "{key}: {why}");
         }
+    }
+
+    #[test]
+    fn a_port_that_takes_the_protection_away_is_warned_of() {
+        let kerberos = ("hadoop.security.authentication", "kerberos");
+        let privacy = ("dfs.data.transfer.protection", "privacy");
+        let address = |address| ("dfs.datanode.address", address);
+        let low = address("0.0.0.0:1004");
+        let warned = |properties: &[(&str, &str)]| {
+            let config = Configuration::from_properties(properties.iter().copied());
+            let lines = config.expect("valid").warnings();
+            let about = |line: &String| line.starts_with("dfs.data.transfer.protection");
+            lines.into_iter().filter(about).collect::<Vec<_>>()
+        };
+        for properties in [
+            &[kerberos, low][..],
+            &[kerberos, privacy],
+            &[kerberos, privacy, address("0.0.0.0:0")],
+            &[
+                kerberos,
+                privacy,
+                low,
+                ("dfs.encrypt.data.transfer", "true"),
+            ],
+        ] {
+            assert_eq!(warned(properties), Vec::<String>::new(), "{properties:?}");
+        }
+        let lines = warned(&[kerberos, privacy, low]);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("at 0.0.0.0:1004: data goes in clear"));
+        let lines = warned(&[
+            kerberos,
+            privacy,
+            low,
+            ("hayloft.nodes", "a,b"),
+            ("dfs.datanode.data.dir", "/d"),
+            ("dfs.datanode.address.b", "0.0.0.0:5004"),
+        ]);
+        assert_eq!(lines.len(), 1, "of a alone: {lines:?}");
     }
 
     #[test]

@@ -99,6 +99,9 @@ fn plain_data_port(config: &Configuration, protection: &TransferProtection) -> S
     let mut said = "in clear".to_owned();
     if config.has_kerberos() {
         said += match privileged {
+            true if config.port_has_no_protection() => {
+                ", as dfs.data.transfer.protection has no effect on a port that only root can open"
+            }
             true => ", on a port that only root can open",
             false => ", on a port that any user of this host could open",
         };
@@ -256,6 +259,8 @@ mod tests {
                 let root = kerberos && low && !encrypt;
                 assert_eq!(said.contains("only root"), root, "{properties:?}: {said}");
                 let others = root && !asked.is_empty();
+                let in_vain = said.contains("protection has no effect");
+                assert_eq!(in_vain, others, "{properties:?}: {said}");
                 assert_eq!(
                     said.contains("from 1024 on"),
                     others,
