@@ -274,7 +274,8 @@ impl Configuration {
             .map_err(|what| self.substitution(name, what))
     }
 
-    fn raw(&self, name: &str) -> Option<&str> {
+    /// Text of a key as it is written, or the table's default.
+    pub(super) fn raw(&self, name: &str) -> Option<&str> {
         let name = canonical(name);
         match self.entries.get(name) {
             Some(entry) => Some(&entry.raw),
@@ -316,7 +317,8 @@ impl Configuration {
         self.expanded(name)
     }
 
-    /// Names of the properties whose values are in this one's, by references of references too.
+    /// Names of the properties whose values are in this one's, by references of references too. A
+    /// variable of the environment is `env.` and its name.
     #[must_use]
     pub fn referred_by(&self, name: &str) -> Vec<String> {
         let names = RefCell::new(Vec::new());
@@ -324,7 +326,10 @@ impl Configuration {
             names.borrow_mut().push(canonical(name).to_owned());
             self.raw(name).map(str::to_owned)
         };
-        let environment = |name: &str| std::env::var(name).ok();
+        let environment = |name: &str| {
+            names.borrow_mut().push(format!("env.{name}"));
+            std::env::var(name).ok()
+        };
         if let Some(raw) = self.raw(name) {
             // What could not be expanded has no value to show, but what it tried counts.
             let _ = substitute(raw, &lookup, &environment);

@@ -14,13 +14,14 @@ struct Shown {
     source: String,
 }
 
-fn shown(config: &Configuration) -> Vec<Shown> {
+/// As Apache's node has it: JSON has values, XML what is written.
+fn shown(config: &Configuration, json: bool) -> Vec<Shown> {
     let known = config.settings();
     let mut names: Vec<String> = known.iter().map(|s| s.key.to_owned()).collect();
     names.extend(config.names().map(str::to_owned));
     names.sort_unstable();
     names.dedup();
-    let value_of = config.shown();
+    let value_of = config.shown_to_callers(json);
     let show = |name: String| {
         let value = value_of(&name);
         let source = config.origin(&name).to_string();
@@ -38,7 +39,7 @@ fn shown(config: &Configuration) -> Vec<Shown> {
 
 /// `/conf`, of one property or all; `None` when there is none of that name.
 pub fn conf(config: &Configuration, name: Option<&str>, json: bool) -> Option<String> {
-    let mut all = shown(config);
+    let mut all = shown(config, json);
     if let Some(name) = name {
         all.retain(|property| property.name == name);
         if all.is_empty() {
@@ -209,6 +210,38 @@ mod tests {
         let config = config.expect("valid");
         let values = ["my.url", "my.other", "my.user"].map(|name| value_of(&config, name));
         assert_eq!(values, ["<redacted>", "<redacted>", "alice"]);
+    }
+
+    #[test]
+    fn the_environment_is_not_shown_and_xml_is_as_it_is_written() {
+        let path = std::env::var("PATH").expect("set where tests run");
+        let config = Configuration::from_properties([
+            ("my.path", "a:${env.PATH}"),
+            ("my.nested", "${${my.name}.PATH}"),
+            ("my.other", "${my.path}"),
+            ("my.default", "${env.NO_SUCH_VARIABLE:-b}"),
+            ("my.password", "${env.PATH}"),
+            ("my.url", "c/${my.name}"),
+            ("my.name", "env"),
+        ]);
+        let config = config.expect("valid");
+        assert_eq!(config.text("my.nested").as_deref(), Some(&*path));
+        for json in [false, true] {
+            let all = conf(&config, None, json).expect("all");
+            assert!(!all.contains(&path), "{all}");
+        }
+        for (name, written) in [
+            ("my.path", "a:${env.PATH}"),
+            ("my.nested", "${${my.name}.PATH}"),
+            ("my.other", "${my.path}"),
+            ("my.default", "${env.NO_SUCH_VARIABLE:-b}"),
+            ("my.password", "<redacted>"),
+        ] {
+            assert_eq!(value_of(&config, name), written, "{name}");
+        }
+        assert_eq!(value_of(&config, "my.url"), "c/env");
+        let xml = conf(&config, Some("my.url"), false).expect("set");
+        assert!(xml.contains("<value>c/${my.name}</value>"), "{xml}");
     }
 
     #[test]
