@@ -33,7 +33,8 @@ hdfs_subcommand_datanode() {
         export HADOOP_CONF_DIR HADOOP_LOG_DIR
         # A JVM's options are looked at for what has no effect here.
         export HDFS_DATANODE_OPTS
-        exec "${HAYLOFT}" node --conf "${HADOOP_CONF_DIR}" "$@"
+        # By this mark Hadoop's `--daemon status` and `start` know the process of the pid file.
+        exec "${HAYLOFT}" node -Dproc_datanode --conf "${HADOOP_CONF_DIR}" "$@"
     }
 
     # Hadoop calls it in the process that becomes the node, as its own for a JVM: the subcommand,

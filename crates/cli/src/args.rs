@@ -231,10 +231,12 @@ pub struct FsArgs {
     pub args: Vec<OsString>,
 }
 
-/// Turns the single-dash options that start scripts pass to Apache's DataNode into ours.
+/// Turns the single-dash options that start scripts pass to Apache's DataNode into ours. The mark
+/// `-Dproc_datanode` is for Hadoop's scripts alone, which look for it among a process's words.
 pub fn accept_apache_forms(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
     if arguments.get(1).is_some_and(|command| command == "node") {
+        arguments.retain(|argument| !argument.as_encoded_bytes().starts_with(b"-Dproc_"));
         for argument in arguments.iter_mut().skip(2) {
             let lower = argument.to_string_lossy().to_ascii_lowercase();
             if matches!(lower.as_str(), "-regular" | "-rollback" | "-rollingupgrade") {
@@ -266,7 +268,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert!(node(&["hayloft", "node", "-regular"]).regular);
-        assert!(node(&["hayloft", "node", "-rollback"]).rollback);
+        assert!(node(&["hayloft", "node", "-Dproc_datanode", "-rollback"]).rollback);
         let upgrade = node(&["hayloft", "node", "-rollingUpgrade", "rollback"]).rollingupgrade;
         assert_eq!(upgrade, Some(RollingUpgrade::Rollback));
         assert!(parse(&["hayloft", "node", "-rollingupgrade", "started"]).is_err());

@@ -88,7 +88,7 @@ fi
 lives() { kill -0 "$1" 2>/dev/null; }
 state() {
     [ -f "$pid_file" ] || return 3
-    lives "$(<"$pid_file")" || return 1
+    [[ $(ps -o args= -p "$(<"$pid_file")") =~ -Dproc_$HADOOP_SUBCMD ]] || return 1
 }
 start() {
     [ -z "$privileged" ] || hadoop_start_secure_daemon "$HADOOP_SUBCMD" \
