@@ -2,14 +2,16 @@
 //! log by Hadoop's.
 
 use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop_conf::Conf;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::realm::Realm;
 use hayloft_testkit::suite::{expect, passed};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::hbase_server::{HBase, fetched};
-use crate::{AES, AUTHENTICATION, INTEGRITY, PRIVACY, Protection, protected, realm};
+use crate::{AES, AUTHENTICATION, INTEGRITY, PRIVACY, Protection};
+use crate::{at_localhost, protected, realm};
 
 /// The kinds of write-ahead logs, and what a region server says that has one.
 const LOGS: [(&str, &str); 2] = [
@@ -93,7 +95,7 @@ impl Lab {
         let root = format!("/hbase-{provider}");
         self.fs.fs(&["-mkdir", &root])?;
         self.fs.fs(&["-chown", "hbase", &root])?;
-        let mut hbase = HBase::start(&self.home, &self.cluster, &self.keytab, provider)?;
+        let mut hbase = HBase::start(&self.home, &self.cluster, provider, &keys(&self.keytab))?;
         hbase.run(&["load", LOADED])?;
         expect(hbase.said(said) > 0, || {
             format!("no region server has {said}")
@@ -111,4 +113,15 @@ impl Lab {
         hbase.run(&["verify", &acknowledged])?;
         passed()
     }
+}
+
+/// How its servers log in. HBase's own security stays simple: that of HDFS is what is looked at.
+fn keys(keytab: &Path) -> Conf {
+    let mut conf = Conf::new();
+    for server in ["master", "regionserver"] {
+        let principal = format!("hbase.{server}.kerberos.principal");
+        conf.set(format!("hbase.{server}.keytab.file"), keytab.display())
+            .set(principal, at_localhost("hbase"));
+    }
+    conf
 }

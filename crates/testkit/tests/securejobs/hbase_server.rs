@@ -12,8 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::at_localhost;
-
 const ZOOKEEPER: &str = "org.apache.zookeeper.server.ZooKeeperServerMain";
 const MASTER: &str = "org.apache.hadoop.hbase.master.HMaster";
 const REGION_SERVER: &str = "org.apache.hadoop.hbase.regionserver.HRegionServer";
@@ -51,40 +49,42 @@ pub struct HBase {
     dir: PathBuf,
     clients: usize,
     region_servers: usize,
-    region_server: Option<Process>,
-    master: Process,
+    pub region_server: Option<Process>,
+    pub master: Option<Process>,
     _zookeeper: Process,
 }
 
 impl HBase {
-    /// Starts it with the write-ahead logs of `provider` and its files below `/hbase-PROVIDER`.
+    /// Starts it with the write-ahead logs of `provider`, its files below `/hbase-PROVIDER`, and
+    /// the keys `more` over its own.
     pub fn start(
         home: &Path,
         cluster: &Cluster,
-        keytab: &Path,
         provider: &'static str,
+        more: &Conf,
     ) -> Result<Self> {
         let hadoop = Hadoop::locate_in(Some(home))?;
         let dir = cluster.dir().join(format!("hbase-{provider}"));
         let zookeeper_port = ports::free()?;
         let conf = dir.join("conf");
         cluster.conf().write_dir(&conf)?;
-        let site = site(cluster, &dir, keytab, provider, zookeeper_port)?;
+        let mut site = site(cluster, &dir, provider, zookeeper_port)?;
+        site.overlay(more);
         let path = conf.join("hbase-site.xml");
         std::fs::write(&path, site.to_xml()).map_err(TestkitError::file("writing", path))?;
         let data = dir.join("zookeeper").display().to_string();
         let arguments = [&zookeeper_port.to_string(), data.as_str(), "1000"];
         let zookeeper = java(&hadoop, &dir, "zookeeper", 64, ZOOKEEPER, &arguments)?;
-        let master = java(&hadoop, &dir, "master", 384, MASTER, &["start"])?;
         let mut hbase = Self {
             hadoop,
             dir,
             clients: 0,
             region_servers: 0,
             region_server: None,
-            master,
+            master: None,
             _zookeeper: zookeeper,
         };
+        hbase.start_master()?;
         hbase.start_region_server()?;
         hbase.wait_said("Master has completed initialization")?;
         Ok(hbase)
@@ -92,16 +92,23 @@ impl HBase {
 
     /// Waits until the master says it.
     fn wait_said(&mut self, words: &str) -> Result<()> {
+        let log = self.dir.join("master.log");
         wait::until(words, START_LIMIT, || {
-            self.master.check_alive()?;
-            if let Some(server) = &mut self.region_server {
+            for server in self.master.iter_mut().chain(&mut self.region_server) {
                 server.check_alive()?;
             }
-            Ok(match count(self.master.log(), words) {
-                0 => Seen::NotYet(format!("see {}", self.master.log().display())),
+            Ok(match count(&log, words) {
+                0 => Seen::NotYet(format!("see {}", log.display())),
                 _ => Seen::Done(()),
             })
         })
+    }
+
+    pub fn start_master(&mut self) -> Result<()> {
+        let arguments = ["start"];
+        let master = java(&self.hadoop, &self.dir, "master", 384, MASTER, &arguments)?;
+        self.master = Some(master);
+        Ok(())
     }
 
     pub fn start_region_server(&mut self) -> Result<()> {
@@ -153,13 +160,17 @@ pub struct Client(Process);
 impl Client {
     /// Waits until it has said these words.
     pub fn wait_said(&mut self, words: &str) -> Result<()> {
-        wait::until(words, CLIENT_LIMIT, || {
-            self.0.check_alive()?;
-            Ok(match count(self.0.log(), words) {
-                0 => Seen::NotYet(format!("see {}", self.0.log().display())),
-                _ => Seen::Done(()),
-            })
-        })
+        wait::until(words, CLIENT_LIMIT, || self.look_for(words))
+    }
+
+    /// Whether it has said these words; an error if it has ended without them.
+    pub fn look_for(&mut self, words: &str) -> Result<Seen<()>> {
+        let alive = self.0.check_alive();
+        if count(self.0.log(), words) > 0 {
+            return Ok(Seen::Done(()));
+        }
+        alive?;
+        Ok(Seen::NotYet(format!("see {}", self.0.log().display())))
     }
 
     /// Waits for its end, which has to be a good one.
@@ -189,14 +200,8 @@ fn java(
     hadoop.java(name, &jvm, main, arguments).start()
 }
 
-/// HBase's own keys. Its own security stays simple: that of HDFS is what is looked at.
-fn site(
-    cluster: &Cluster,
-    dir: &Path,
-    keytab: &Path,
-    provider: &str,
-    zookeeper: u16,
-) -> Result<Conf> {
+/// HBase's own keys.
+fn site(cluster: &Cluster, dir: &Path, provider: &str, zookeeper: u16) -> Result<Conf> {
     let uri = cluster.conf().get("fs.defaultFS").unwrap_or_default();
     let mut conf = Conf::new()
         .with("hbase.rootdir", format!("{uri}/hbase-{provider}"))
@@ -214,12 +219,7 @@ fn site(
         .with("hbase.client.operation.timeout", seconds(120).as_millis());
     for server in ["master", "regionserver"] {
         conf.set(format!("hbase.{server}.info.port"), -1)
-            .set(format!("hbase.{server}.hostname"), "localhost")
-            .set(format!("hbase.{server}.keytab.file"), keytab.display())
-            .set(
-                format!("hbase.{server}.kerberos.principal"),
-                at_localhost("hbase"),
-            );
+            .set(format!("hbase.{server}.hostname"), "localhost");
     }
     Ok(conf)
 }
