@@ -1,0 +1,18 @@
+//! Programs that rest on hflush and hsync, on three nodes that protect nothing. [`patterns`]: what
+//! Flink and Accumulo do with files. [`hbase`]: HBase with each of its two kinds of log.
+//!
+//! With `HAYLOFT_LAB_PEER=apache` it prints the times of stock nodes. These may lose the last chunk
+//! when all are killed.
+
+mod hbase;
+#[path = "../securejobs/hbase_server.rs"]
+mod hbase_server;
+mod patterns;
+
+fn main() -> std::process::ExitCode {
+    hayloft_testkit::Suite::run("logs", |suite| {
+        patterns::cases(suite);
+        hbase::cases(suite);
+        Ok(())
+    })
+}
