@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 
 use super::limited::said;
 use super::running::running;
+use super::scripts::{self, may_read};
 use crate::error::CliError;
 use crate::given::{WhereArgs, conf_dir, environment, volumes};
 
@@ -105,7 +106,11 @@ impl SwapHost {
         let user = name_of(owner)?;
         let way = Way::of(args, &volumes)?;
         let again = args.again(&way);
-        let by_root = becomes_user(&conf)?;
+        if own.is_root() {
+            scripts::refuse_writable(&conf, owner)?;
+        }
+        let asks = (own.is_root() && as_other).then_some(&*user);
+        let by_root = scripts::become_user(&conf, asks)?;
         if !own.is_root() && (as_other || by_root || matches!(way, Way::Unit(_))) {
             let what = "this user may not stop and start the node";
             let advice = format!("run it as root, or without a unit as {user}");
@@ -197,16 +202,6 @@ impl SwapHost {
     }
 }
 
-fn may_read(user: &str, path: &Path) -> Result<(), String> {
-    let mut test = Command::new("runuser");
-    test.args(["-u", user, "--", "test", "-r"]).arg(path);
-    let status = test.status().map_err(|error| format!("runuser: {error}"))?;
-    let path = path.display();
-    status.success().then_some(()).ok_or_else(|| {
-        format!("{user}, who runs the node, may not read {path}: give it to that user")
-    })
-}
-
 impl HostArgs {
     /// A unit that was found is named: its state is another in the midst of a swap.
     fn again(&self, way: &Way) -> Vec<String> {
@@ -285,15 +280,6 @@ fn what_starts(unit: &str) -> Result<String, CliError> {
     said("systemctl", &["show", "-p", "ExecStart", "--value", unit])
 }
 
-/// Whether Hadoop's shell starts the node as root, by what the configuration sets for that shell.
-fn becomes_user(conf: &Path) -> Result<bool, CliError> {
-    let ask = "for file in hadoop-env.sh hdfs-env.sh; do\n\
-               [ ! -f \"$0/$file\" ] || . \"$0/$file\"\ndone >/dev/null 2>&1\n\
-               echo \"$HDFS_DATANODE_SECURE_USER$HADOOP_SECURE_DN_USER\"";
-    let conf = conf.display().to_string();
-    Ok(!said("bash", &["-c", ask, &conf])?.trim().is_empty())
-}
-
 /// Whether systemd starts the node by that unit: it runs, starts, stops or has failed.
 fn has_state(unit: &str) -> Result<bool, CliError> {
     let state = said("systemctl", &["show", "-p", "ActiveState", "--value", unit])?;
@@ -335,26 +321,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_root_starts_is_known_by_hadoops_environment() {
-        let conf = tempfile::tempdir().expect("a directory");
-        let asked = |conf: &Path| becomes_user(conf).expect("an answer");
-        let set = |file: &str, text: &str| {
-            std::fs::write(conf.path().join(file), text).expect("written");
-        };
-        assert!(!asked(conf.path()));
-        set(
-            "hadoop-env.sh",
-            "# export HDFS_DATANODE_SECURE_USER=hdfs\necho hi\n",
-        );
-        assert!(!asked(conf.path()));
-        set(
-            "hdfs-env.sh",
-            "U=hdfs\nexport HDFS_DATANODE_SECURE_USER=$U\n",
-        );
-        assert!(asked(conf.path()));
-    }
-
-    #[test]
     fn a_unit_is_known_by_the_nodes_control_group() {
         let of = |text: &str| unit_in(text);
         let unit = Some("hdfs-datanode".to_owned());
@@ -371,20 +337,5 @@ mod tests {
         );
         assert_eq!(of("0::/docker/1f\n"), None);
         assert_eq!(of(""), None);
-    }
-
-    #[test]
-    fn root_does_not_read_in_the_place_of_the_nodes_user() {
-        if !rustix::process::geteuid().is_root() {
-            println!("skipped: this takes root");
-            return;
-        }
-        let keytab = tempfile::NamedTempFile::new().expect("a file, which is of root alone");
-        let refused = may_read("daemon", keytab.path()).expect_err("not for that user");
-        assert!(
-            refused.contains("daemon") && refused.contains("give it"),
-            "{refused}"
-        );
-        assert_eq!(may_read("daemon", Path::new("/etc/passwd")), Ok(()));
     }
 }

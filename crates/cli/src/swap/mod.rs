@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `host` | what this host has: directories, their user, how its nodes are started |
 //! | `limited` | commands that are ended when they hang |
+//! | `scripts` | what Hadoop's shell sources of the configuration, and as whom it is asked |
 //! | `running` | which node holds the directories |
 //! | `profile` | the file that makes Hadoop's shell start Hayloft |
 //! | `change` | stop, change the profile, start: in a process that outlives this one |
@@ -28,6 +29,7 @@ mod probe;
 mod profile;
 mod report;
 mod running;
+mod scripts;
 mod steps;
 mod view;
 

@@ -41,7 +41,12 @@ pub fn install(conf: &Path, program: &Path) -> io::Result<()> {
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = fs::File::create(path)?;
+    // What a killed swap left, or a link that another user put there: it is not followed.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::File::create_new(path)?;
     io::Write::write_all(&mut file, text.as_bytes())?;
     // Whatever this user's mask is, the node's user reads it.
     file.set_permissions(fs::Permissions::from_mode(0o644))?;
@@ -83,6 +88,19 @@ mod tests {
         remove(conf).expect("removed");
         remove(conf).expect("nothing to do");
         assert_eq!(fs::read_dir(conf).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_draft_is_not_followed() {
+        let conf = tempfile::tempdir().expect("a directory");
+        let (conf, other) = (conf.path(), conf.path().join("other"));
+        fs::write(&other, "kept").expect("written");
+        fs::create_dir(conf.join("shellprofile.d")).expect("made");
+        let draft = conf.join("shellprofile.d/.hayloft.sh.draft");
+        std::os::unix::fs::symlink(&other, &draft).expect("linked");
+        install(conf, Path::new("/usr/bin/hayloft")).expect("installed");
+        assert_eq!(fs::read_to_string(&other).expect("there"), "kept");
+        assert!(!path(conf).is_symlink() && !draft.is_symlink());
     }
 
     #[test]
