@@ -1,5 +1,5 @@
-//! Whether Apache's DataNode may start on the directories of a stopped node. Blocking; changes
-//! nothing.
+//! Whether Apache's DataNode may start on the directories of a stopped node, and Hayloft's on those
+//! that Apache's may still hold. Blocking; changes nothing.
 
 use std::fmt;
 use std::fs;
@@ -8,12 +8,16 @@ use std::path::{Path, PathBuf};
 
 use hayloft_io::RecordLock;
 
+use crate::config::{VolumeConfig, tolerated};
 use crate::layout::dirs::read_small;
 use crate::layout::names::{CURRENT, IN_USE_LOCK, PoolPaths, VERSION};
-use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX, VolumeVersion};
+use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX, VersionError, VolumeVersion};
 use crate::service::upgrade::{Unfinished, interrupted};
+use crate::service::whose_directories::{Look, remembered, whose};
 
 const FINISH: &str = "start Hayloft and stop it: the start ends it";
+const APACHE_FINISHES: &str = "start Apache's DataNode and stop it: the start ends it";
+const OF_VOLUME: &str = "an upgrade or rollback of the directory";
 
 /// Why Apache's DataNode may not start now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,13 +66,65 @@ pub fn check_swap(volumes: &[PathBuf]) -> Result<(), Obstacle> {
         if present {
             free(volume)?;
             version(volume)?;
-            settled(volume, "an upgrade or rollback of the directory")?;
+            settled(volume, OF_VOLUME, FINISH)?;
             for pool in pools(volume)? {
                 check_pool(&pool)?;
             }
         }
     }
     Ok(())
+}
+
+/// Looks at what the `volumes` say of themselves as a start of Hayloft's node does, which goes on
+/// without some of them where `failures` are tolerated (`dfs.datanode.failed.volumes.tolerated`).
+///
+/// # Errors
+/// In words, why it would not start. Of an engine's device and of the NameNode's namespace nothing
+/// is known here.
+pub fn check_start(volumes: &[PathBuf], failures: i32) -> Result<(), String> {
+    let looks: Vec<Look> = volumes
+        .iter()
+        .map(|volume| Look::now(VolumeConfig::new(volume), volumes, false))
+        .collect();
+    let node = whose(&looks).map_err(|error| error.to_string())?;
+    let mut node = node.unwrap_or_default();
+    let memory = remembered(&looks, &node.datanode_uuid).unwrap_or_default();
+    let mut why_not = |look: &Look| match look.fits(&memory, &mut node) {
+        Ok(()) => servable(&look.config.path).err().map(|why| why.to_string()),
+        Err(why) => Some(why.to_string()),
+    };
+    let failed: Vec<String> = looks.iter().filter_map(&mut why_not).collect();
+    let healthy = volumes.len() - failed.len();
+    match tolerated(failures, healthy, failed.len()) {
+        true => Ok(()),
+        false => Err(failed.join("; ")),
+    }
+}
+
+/// What the look does not tell: why VERSION cannot be read, and what upgrades and pools are like.
+fn servable(volume: &Path) -> Result<(), Obstacle> {
+    small_file(&volume.join(CURRENT).join(VERSION))?;
+    settled(volume, OF_VOLUME, APACHE_FINISHES)?;
+    pools(volume)?
+        .iter()
+        .try_for_each(|pool| servable_pool(pool))
+}
+
+/// The start ends what an upgrade of the pool has begun, and mends a VERSION that is cut.
+fn servable_pool(root: &Path) -> Result<(), Obstacle> {
+    unfinished(root)?;
+    let paths = PoolPaths {
+        root: root.to_owned(),
+    };
+    let version = small_file(&paths.version())?.map(|bytes| PoolVersion::parse(&bytes));
+    match version {
+        Some(Err(error @ VersionError::Layout(_))) => Err(Obstacle::new(
+            &paths.version(),
+            error.to_string(),
+            "Hayloft does not serve it before",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// No DataNode runs on the directory.
@@ -117,7 +173,7 @@ fn pools(volume: &Path) -> Result<Vec<PathBuf>, Obstacle> {
 }
 
 fn check_pool(root: &Path) -> Result<(), Obstacle> {
-    settled(root, "an upgrade or rollback of the block pool")?;
+    settled(root, "an upgrade or rollback of the block pool", FINISH)?;
     let paths = PoolPaths {
         root: root.to_owned(),
     };
@@ -130,20 +186,18 @@ fn check_pool(root: &Path) -> Result<(), Obstacle> {
 
 /// No upgrade and no rollback stopped half-way. A finalize that did is none: it removes a
 /// directory that no DataNode looks into.
-fn settled(root: &Path, whose: &str) -> Result<(), Obstacle> {
-    match interrupted(root).map_err(Obstacle::unreadable(root))? {
-        Ok(None | Some(Unfinished::CompleteFinalize)) => Ok(()),
-        Ok(Some(_)) => Err(Obstacle::new(
-            root,
-            format!("{whose} has not ended"),
-            FINISH,
-        )),
-        Err(what) => Err(Obstacle::new(
-            root,
-            what,
-            "restore the directory from a backup, or move it away",
-        )),
+fn settled(root: &Path, whose: &str, todo: &'static str) -> Result<(), Obstacle> {
+    match unfinished(root)? {
+        None | Some(Unfinished::CompleteFinalize) => Ok(()),
+        Some(_) => Err(Obstacle::new(root, format!("{whose} has not ended"), todo)),
     }
+}
+
+/// What an upgrade or rollback that stopped half-way has left to do; no state that none leaves.
+fn unfinished(root: &Path) -> Result<Option<Unfinished>, Obstacle> {
+    let found = interrupted(root).map_err(Obstacle::unreadable(root))?;
+    let todo = "restore the directory from a backup, or move it away";
+    found.map_err(|what| Obstacle::new(root, what, todo))
 }
 
 /// The entries of a directory; none when it is not there.

@@ -3,7 +3,8 @@
 //!
 //! - `background`: what the store does on its own: deletes, scanners, moves between volumes
 //! - `cache`: replicas that a NameNode has ordered into memory
-//! - `check_swap`: whether Apache's DataNode may start on the directories of a stopped node
+//! - `check_swap`: whether Apache's DataNode may start on the directories of a stopped node, and
+//!   Hayloft's on Apache's
 //! - `config`: what the store needs to be told
 //! - `counts`: what the store has done since it was opened
 //! - `error`: what went wrong with a replica or a volume
@@ -65,7 +66,7 @@ mod upgrade_leftovers;
 mod volume;
 mod writer;
 
-pub use check_swap::{Obstacle, check_swap};
+pub use check_swap::{Obstacle, check_start, check_swap};
 pub use config::{
     CacheConfig, DirectoryScanConfig, ErrorsConfig, ReservedSpace, ScanConfig, StoreConfig,
     VolumeChoosing, VolumeConfig,

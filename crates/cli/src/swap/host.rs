@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use hayloft_conf::Configuration;
+use hayloft_conf::{Configuration, keys};
 use hayloft_rpc::RpcSecurity;
 use tokio::sync::OnceCell;
 
@@ -188,6 +188,16 @@ impl SwapHost {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
         words.join(" ")
+    }
+
+    /// Whether Hayloft's node would start on the directories, which Apache's may hold.
+    ///
+    /// # Errors
+    /// In words: not so.
+    pub fn fits_hayloft(&self) -> Result<String, String> {
+        let failures = self.config.get(&keys::FAILED_VOLUMES_TOLERATED);
+        hayloft_store::check_start(&self.volumes, failures)?;
+        Ok("Hayloft starts on them".to_owned())
     }
 
     /// Whether the user who runs the node may read a file: this process may be root.

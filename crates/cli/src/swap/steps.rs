@@ -201,6 +201,8 @@ fn check(
             return None;
         }
         say_protection(host, report);
+        let fit = host.fits_hayloft();
+        report.try_step("directories", fit).then_some(())?;
     }
     if host.config.has_kerberos() {
         report.try_step("Kerberos", logs_in(host)).then_some(())?;

@@ -21,7 +21,7 @@ use crate::volume::OpenedVolume;
 use crate::volume::remembered_storages::NodeMemory;
 
 /// What VERSION of a directory says.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 enum Found {
     /// There is none: a new directory.
     New,
@@ -32,7 +32,6 @@ enum Found {
     /// There is none, and the replicas of other nodes lie above or below; what to do.
     Misplaced(String),
     /// It could not be read: opening the volume tells why.
-    #[default]
     Unknown,
 }
 
@@ -56,27 +55,17 @@ pub async fn look_at_all(store: &StoreState) -> Vec<Look> {
 
 /// Looks at one.
 pub async fn look_at(store: &StoreState, config: &VolumeConfig) -> Look {
-    let (root, all) = (config.path.clone(), locks::lock(&store.configured).clone());
+    let (own, all) = (config.clone(), locks::lock(&store.configured).clone());
     let is_virtual = store.shared.file_systems.are_shared();
-    let look = tokio::task::spawn_blocking(move || {
-        let found = match read_version(&root) {
-            Found::New => match misplaced(&root, &all, is_virtual) {
-                Some(text) => Found::Misplaced(text),
-                None => Found::New,
-            },
-            found => found,
-        };
-        (found, NodeMemory::read(&root), mount_above(&root))
-    });
+    let look = tokio::task::spawn_blocking(move || Look::now(own, &all, is_virtual));
     let answer = tokio::time::timeout(store.config.check_timeout, look).await;
-    let (found, memory, mount) = answer.ok().and_then(Result::ok).unwrap_or_default();
-    let config = config.clone();
-    Look {
-        config,
-        found,
-        memory,
-        mount,
-    }
+    let look = answer.ok().and_then(Result::ok);
+    look.unwrap_or_else(|| Look {
+        config: config.clone(),
+        found: Found::Unknown,
+        memory: None,
+        mount: None,
+    })
 }
 
 fn read_version(root: &Path) -> Found {
@@ -251,26 +240,60 @@ fn only_others(path: &Path, uuid: &str, claims: &[Claim<'_>]) -> StoreError {
 /// Takes over what the directories of the node remember.
 pub fn recall(store: &StoreState, looks: &[Look]) {
     let uuid = store.identity().datanode_uuid.clone();
-    let memories = looks.iter().filter_map(|look| look.memory.as_ref());
-    if let Some(memory) = NodeMemory::newest(memories, &uuid) {
+    if let Some(memory) = remembered(looks, &uuid) {
         *locks::lock(&store.memory) = memory;
     }
 }
 
+/// What the directories of a node remember.
+#[must_use]
+pub fn remembered(looks: &[Look], datanode_uuid: &str) -> Option<NodeMemory> {
+    let memories = looks.iter().filter_map(|look| look.memory.as_ref());
+    NodeMemory::newest(memories, datanode_uuid)
+}
+
 impl Look {
+    /// Looks at a directory among those that are `configured`. Blocking.
+    #[must_use]
+    pub fn now(config: VolumeConfig, configured: &[PathBuf], is_virtual: bool) -> Self {
+        let root = &config.path;
+        let found = match read_version(root) {
+            Found::New => match misplaced(root, configured, is_virtual) {
+                Some(text) => Found::Misplaced(text),
+                None => Found::New,
+            },
+            found => found,
+        };
+        let (memory, mount) = (NodeMemory::read(root), mount_above(root));
+        Self {
+            config,
+            found,
+            memory,
+            mount,
+        }
+    }
+
     /// Why the directory cannot be a volume of this node, whose identity is known by now. Nothing
     /// may be written to it then.
     ///
     /// # Errors
     /// `Incompatible`, with what to do.
     pub fn check(&self, store: &StoreState) -> Result<(), StoreError> {
-        let path = &self.config.path;
         let memory = locks::lock(&store.memory).clone();
+        self.fits(&memory, &mut store.identity())
+    }
+
+    /// The same of a node that is this one and remembers so much.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn fits(&self, memory: &NodeMemory, node: &mut StoreIdentity) -> Result<(), StoreError> {
+        let path = &self.config.path;
         let known = memory.storage(path);
         match &self.found {
             Found::Unknown => Ok(()),
             Found::Misplaced(text) => Err(StoreError::incompatible(text)),
-            Found::Of(version) => store.identity().adopt(path, version),
+            Found::Of(version) => node.adopt(path, version),
             Found::Unusable(why, damaged) => {
                 let again = match known {
                     Some(known) if *damaged => format!(

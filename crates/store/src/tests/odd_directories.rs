@@ -226,6 +226,43 @@ async fn an_odd_directory_ends_the_start_where_none_is_tolerated() {
     }
 }
 
+/// A look says so before: the directories are another node's then, which holds them.
+#[tokio::test]
+async fn a_look_tells_what_a_start_would_refuse() {
+    for odd in ODDITIES {
+        let dir = three().await;
+        let volumes = [0, 1, 2].map(|n| dir.path().join(format!("data{n}")));
+        assert_eq!(crate::check_start(&volumes, 0), Ok(()));
+        (odd.spoil)(&volumes[0]);
+        let before = contents(dir.path());
+        let told = crate::check_start(&volumes, 0);
+        // The engine and the NameNode tell these.
+        if ["stubs", "another namespace's pool"].contains(&odd.name) {
+            assert_eq!(told, Ok(()), "{}", odd.name);
+            continue;
+        }
+        let said = told.expect_err(odd.name);
+        let names = said.contains("data0") || said.contains("BP-1");
+        assert!(names && !said.contains("data1"), "{}: {said}", odd.name);
+        assert_eq!(crate::check_start(&volumes, 1), Ok(()), "{}", odd.name);
+        assert!(contents(dir.path()) == before, "something was written");
+    }
+    // What would be taken for a new directory is one in the midst of an upgrade.
+    let dir = three().await;
+    let volumes = [0, 1, 2].map(|n| dir.path().join(format!("data{n}")));
+    let current = volumes[1].join("current");
+    std::fs::rename(&current, volumes[1].join("previous.tmp")).expect("moves");
+    let said = crate::check_start(&volumes, 0).expect_err("its blocks are aside");
+    assert!(said.contains("has not ended: start Apache's"), "{said}");
+    // A start ends one of a pool.
+    std::fs::rename(volumes[1].join("previous.tmp"), &current).expect("moves");
+    let pool = pool_dir(&volumes[1]);
+    std::fs::rename(pool.join("current"), pool.join("previous.tmp")).expect("moves");
+    assert_eq!(crate::check_start(&volumes, 0), Ok(()));
+    let new = [dir.path().join("data7")];
+    assert_eq!(crate::check_start(&new, 0), Ok(()), "made at a start");
+}
+
 pub(super) fn with_uuid(root: &Path) -> String {
     let text = std::fs::read_to_string(root.join("current/VERSION")).expect("there");
     let line = text.lines().find_map(|l| l.strip_prefix("datanodeUuid="));
