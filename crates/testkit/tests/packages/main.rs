@@ -1,10 +1,12 @@
 //! The packages, as a fresh Debian takes them, and `hayloft swap` there: data that Apache's node
 //! wrote is read from ours and the reverse, and a host is not left without a node. And the image
-//! that is made of them. [`services`], [`many`]: `hayloft swap` without them, on this host.
+//! that is made of them. [`services`], [`bad_input`], [`many`]: `hayloft swap` without them, on
+//! this host.
 //!
 //! Hadoop's shell is that of an installation that `HAYLOFT_HADOOP_SHELL` names, else `hdfs.sh`
 //! beside this file, which keeps to its contract.
 
+mod bad_input;
 mod hadoop_shell;
 mod host;
 mod image;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         suite.case("the_rpm_holds_the_program", rpm);
         image::cases(suite, missing(&["--image"]));
         services::cases(suite);
+        bad_input::cases(suite);
         many::cases(suite);
         if let Some(why) = missing(&[]) {
             suite.case("a_fresh_debian", move || Ok(Outcome::Skipped(why)));
