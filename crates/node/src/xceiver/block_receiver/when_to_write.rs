@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::Context;
 use std::time::Duration;
 
-use hayloft_io::WRITE_BUFFER;
+use hayloft_io::{MayWait, WRITE_BUFFER};
 use hayloft_store::Due;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -35,7 +35,10 @@ pub struct Gathering {
 }
 
 impl Default for Gathering {
+    /// On a thread that [may wait](MayWait) for a disk small writes are handed to no other thread.
+    /// There a sender is waited for only once it has filled a write buffer.
     fn default() -> Self {
+        let misses = if MayWait::is_set() { MISSES_MAX } else { 0 };
         Self {
             drained: false,
             ended: false,
@@ -43,7 +46,7 @@ impl Default for Gathering {
             at_alarm: 0,
             alarm: None,
             waiting: false,
-            misses: 0,
+            misses,
         }
     }
 }
@@ -97,5 +100,33 @@ impl Gathering {
             self.misses += 1;
         }
         Due::Drained
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use super::*;
+
+    const SMALL: u64 = 512;
+
+    async fn due(gathering: &mut Gathering, unwritten: u64) -> Due {
+        gathering.received(unwritten);
+        gathering.drained = true;
+        poll_fn(|cx| Poll::Ready(gathering.due(cx, unwritten))).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_that_writes_by_itself_waits_for_no_more() {
+        let mut shared = Gathering::default();
+        assert_eq!(due(&mut shared, SMALL).await, Due::Full);
+        let _may_wait = MayWait::this_thread();
+        let mut own = Gathering::default();
+        assert_eq!(due(&mut own, SMALL).await, Due::Drained);
+        // A stream gathers there as well.
+        assert_eq!(due(&mut own, WRITE_BUFFER as u64).await, Due::Drained);
+        assert_eq!(due(&mut own, SMALL).await, Due::Full);
     }
 }
