@@ -2,7 +2,7 @@
 //! back.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -199,7 +199,11 @@ impl Mirror {
                 Err(error) => return Poll::Ready(self.lost(error.to_string(), false)),
             }
             let mut bytes = [0; ACK_READ];
-            match self.conn.read_ready(&mut bytes) {
+            // A short one says that there is no more: the next would only hear that again.
+            let read = self
+                .conn
+                .read_ready_vectored(&mut [IoSliceMut::new(&mut bytes)]);
+            match read {
                 Ok(Some(0)) => {
                     let starved_by_us = self.was_starved_by_us();
                     return Poll::Ready(
@@ -240,5 +244,65 @@ impl Mirror {
     fn was_starved_by_us(&self) -> bool {
         let patience = self.conn.read_limit().map(|limit| limit.mul_f32(0.9));
         patience.is_some_and(|patience: Duration| self.last_sent.elapsed() > patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write as _;
+
+    use hayloft_io::BufferPool;
+    use hayloft_wire::pipeline_ack::Hop;
+    use hayloft_wire::transfer::Status;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::xceiver::settings::Settings;
+
+    fn acks(seqnos: std::ops::Range<i64>) -> BytesMut {
+        let mut out = BytesMut::new();
+        for seqno in seqnos {
+            PipelineAck::new(seqno, vec![Hop::of(Status::Success)], 0).encode(&mut out);
+        }
+        out
+    }
+
+    async fn next(mirror: &mut Mirror) -> i64 {
+        match poll_fn(|cx| mirror.poll_recv_acks(cx)).await {
+            FromMirror::Ack(ack, _) => ack.seqno,
+            gone @ FromMirror::Gone { .. } => panic!("{gone:?}"),
+        }
+    }
+
+    /// Until the runtime has looked, what arrived behind a short read is not asked for.
+    #[tokio::test]
+    async fn acknowledgements_that_are_there_take_one_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let to = listener.local_addr().expect("bound");
+        let (connected, accepted) = tokio::join!(TcpStream::connect(to), listener.accept());
+        let mut node = accepted.expect("accepts").0.into_std().expect("a socket");
+        node.set_nonblocking(false).expect("a socket");
+        let stream = connected.expect("connects");
+        let conn = Conn::new(
+            stream,
+            None,
+            &BufferPool::new(1 << 20),
+            &Settings::default(),
+        );
+        let mut mirror = Mirror::new(conn.expect("open"), None, Duration::MAX);
+        node.write_all(&acks(0..3)).expect("takes them");
+        for seqno in 0..3 {
+            assert_eq!(next(&mut mirror).await, seqno);
+        }
+        node.write_all(&acks(3..4)).expect("takes it");
+        let at_once = poll_fn(|cx| Poll::Ready(mirror.poll_recv_acks(cx))).await;
+        assert!(at_once.is_pending(), "{at_once:?}");
+        assert_eq!(next(&mut mirror).await, 3, "it is not forgotten");
+        node.write_all(&acks(4..5)).expect("takes it");
+        drop(node);
+        assert_eq!(next(&mut mirror).await, 4);
+        let end = poll_fn(|cx| mirror.poll_recv_acks(cx)).await;
+        assert!(matches!(end, FromMirror::Gone { .. }), "{end:?}");
     }
 }
