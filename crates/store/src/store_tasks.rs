@@ -1,6 +1,7 @@
 //! The background work of a store, and which runtime it runs on.
 
 use std::future::Future;
+use std::task::{Context, Poll};
 
 use hayloft_io::MayWait;
 use tokio::runtime::Handle;
@@ -49,6 +50,27 @@ impl StoreTasks {
         self.tracker.spawn(work)
     }
 
+    /// As [`spawn_here`](Self::spawn_here). A thread that [may wait](MayWait) begins it at once:
+    /// what ends by that needs no task, and is given back.
+    pub(crate) fn begin_here<F>(
+        &self,
+        cx: &mut Context<'_>,
+        work: F,
+    ) -> Result<F::Output, JoinHandle<F::Output>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        if !MayWait::is_set() {
+            return Err(self.spawn_here(work));
+        }
+        let mut work = Box::pin(self.tracker.track_future(work));
+        match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Ok(done),
+            Poll::Pending => Err(tokio::spawn(work)),
+        }
+    }
+
     /// Runs work on a runtime.
     pub(crate) fn spawn_on<F>(&self, work: F, runtime: &Handle) -> JoinHandle<F::Output>
     where
@@ -72,6 +94,7 @@ impl StoreTasks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::poll_fn;
     use std::thread::current;
 
     #[tokio::test]
@@ -92,5 +115,27 @@ mod tests {
             });
         });
         assert_eq!(heard.await.expect("told"), here);
+    }
+
+    #[tokio::test]
+    async fn what_ends_at_once_needs_no_task_on_a_thread_that_may_wait() {
+        let tasks = StoreTasks::new();
+        let shared = poll_fn(|cx| Poll::Ready(tasks.begin_here(cx, async { 1 }))).await;
+        assert_eq!(shared.expect_err("a task").await.expect("no panic"), 1);
+        let _may_wait = MayWait::this_thread();
+        let own = poll_fn(|cx| Poll::Ready(tasks.begin_here(cx, async { 2 }))).await;
+        assert_eq!(own.expect("no task"), 2);
+        let work = || async {
+            tokio::task::yield_now().await;
+            3
+        };
+        let waiting = poll_fn(|cx| Poll::Ready(tasks.begin_here(cx, work()))).await;
+        let waiting = waiting.expect_err("a task");
+        tasks.close();
+        let mut all = std::pin::pin!(tasks.wait());
+        let ended = poll_fn(|cx| Poll::Ready(all.as_mut().poll(cx))).await;
+        assert!(ended.is_pending(), "it counts as under way");
+        assert_eq!(waiting.await.expect("no panic"), 3);
+        all.await;
     }
 }

@@ -1,3 +1,8 @@
+use std::future::poll_fn;
+use std::task::Poll;
+
+use hayloft_io::MayWait;
+
 use super::*;
 
 #[tokio::test]
@@ -20,6 +25,25 @@ async fn readers_of_a_replica_being_written_see_what_was_acknowledged() {
     node.check(5, 1001, 1500).await;
     writer.finalize().await.expect("finalizes");
     check_reader(&early, 700).await;
+}
+
+#[tokio::test]
+async fn a_thread_that_may_wait_has_written_what_it_begins_to_write() {
+    let node = Node::new().await;
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 700)]).await.expect("writes");
+    let may_wait = MayWait::this_thread();
+    // Within a chunk, to its end, and from there on.
+    for (from, to) in [(700, 800), (800, 1024), (1024, 1100)] {
+        writer.accept(&[packet(from, to)]).expect("accepts");
+        let moved = poll_fn(|cx| Poll::Ready(writer.poll_write(cx, Due::All))).await;
+        assert!(moved.expect("writes"));
+        assert!(!writer.is_writing(), "no task does it");
+        assert_eq!(writer.bytes_on_disk(), to as u64);
+    }
+    drop(may_wait);
+    writer.finalize().await.expect("finalizes");
+    node.check(5, 1001, 1100).await;
 }
 
 #[tokio::test]

@@ -147,25 +147,10 @@ impl ReplicaWriter {
                     let text = format!("a write of {} did not end: {error}", self.live.block());
                     Err(StoreError::closed(text))
                 });
-                match outcome {
-                    Ok(synced) => {
-                        self.data_synced = synced;
-                        // The volume leaves the writers of such replicas alone, and has taken this
-                        // one out of the map.
-                        let first = self.unwritten.take().is_some();
-                        if first && self.live.slice.volume.is_failed() {
-                            return Err(self.pool.volume_failed());
-                        }
-                    }
-                    Err(error) => {
-                        let error = self.examine(error);
-                        self.go_elsewhere(error)?;
-                        continue;
-                    }
-                }
-                self.allocate_ahead();
+                self.end_write(outcome)?;
+                continue;
             }
-            if !self.begin_write(due)? {
+            if !self.begin_write(cx, due)? {
                 return Ok(moved);
             }
             moved = true;
@@ -178,7 +163,26 @@ impl ReplicaWriter {
         self.writing.is_some() || self.moving.is_some()
     }
 
-    fn begin_write(&mut self, due: Due) -> Result<bool, StoreError> {
+    /// A write has ended.
+    fn end_write(&mut self, outcome: Result<bool, StoreError>) -> Result<(), StoreError> {
+        match outcome {
+            Ok(synced) => self.data_synced = synced,
+            Err(error) => {
+                let error = self.examine(error);
+                return self.go_elsewhere(error);
+            }
+        }
+        // The volume leaves the writers of such replicas alone, and has taken this one out of the
+        // map.
+        let first = self.unwritten.take().is_some();
+        if first && self.live.slice.volume.is_failed() {
+            return Err(self.pool.volume_failed());
+        }
+        self.allocate_ahead();
+        Ok(())
+    }
+
+    fn begin_write(&mut self, cx: &mut Context<'_>, due: Due) -> Result<bool, StoreError> {
         if self.moving.is_some() {
             return Ok(false);
         }
@@ -221,10 +225,14 @@ impl ReplicaWriter {
         };
         // While all of the replica is kept, it may go to another volume, and this thread must not
         // wait for the first.
-        self.writing = Some(match self.unwritten {
-            Some(_) => self.store.tasks.spawn(writing),
-            None => self.store.tasks.spawn_here(writing),
-        });
+        let writing = match self.unwritten {
+            Some(_) => Err(self.store.tasks.spawn(writing)),
+            None => self.store.tasks.begin_here(cx, writing),
+        };
+        match writing {
+            Ok(outcome) => self.end_write(outcome)?,
+            Err(writing) => self.writing = Some(writing),
+        }
         Ok(true)
     }
 

@@ -188,11 +188,10 @@ impl Pipeline<'_> {
             self.disk.set_drained(!received && self.acks.is_some());
             let heard = self.poll_recv_acks(cx)?;
             let sent = self.next.as_mut().is_some_and(|next| next.poll_send(cx));
+            // Before a write that this thread may do itself.
+            let told = !received && self.poll_acknowledge(cx, false)?;
             let written = self.disk.poll(cx);
-            if self.outcome.is_none() {
-                self.outcome = self.advance();
-            }
-            let told = self.poll_send_acks(cx, received && turn < TURNS)?;
+            let told = self.poll_acknowledge(cx, received && turn < TURNS)? || told;
             if self.acks.as_ref().is_none_or(ClientAcks::all_sent)
                 && let Some(outcome) = self.outcome.take()
             {
@@ -205,6 +204,14 @@ impl Pipeline<'_> {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Acknowledges what can be, and sends that unless it may wait.
+    fn poll_acknowledge(&mut self, cx: &mut Context<'_>, more: bool) -> Result<bool, XferError> {
+        if self.outcome.is_none() {
+            self.outcome = self.advance();
+        }
+        self.poll_send_acks(cx, more)
     }
 
     /// Acknowledges what can be. The outcome, when there is one.

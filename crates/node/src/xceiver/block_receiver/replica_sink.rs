@@ -270,6 +270,10 @@ impl ReplicaSink {
                 .due(cx, writer.received() - writer.bytes_on_disk())
         };
         let before = writer.bytes_on_disk();
+        if !writer.is_writing() {
+            // A write may be over when it was begun.
+            self.clock.begin();
+        }
         let moved = match writer.poll_write(cx, due) {
             Ok(moved) => moved,
             Err(error) => {

@@ -7,6 +7,7 @@ use tokio::time::{Duration, Instant, sleep};
 use super::client::{Pipeline, read};
 use super::node::Node;
 use super::{block, pattern};
+use crate::activity::Timed;
 
 /// As many packets as tell a log, of a chunk each.
 const PACKETS: usize = 64;
@@ -53,6 +54,44 @@ async fn a_logs_writer_has_a_thread_from_its_second_block_on() {
     threads_end(&nodes[0]).await;
     let found = read(&nodes[0], &block(3, 1001), 0, data.len() as u64).await;
     assert_eq!(found, Ok(data));
+}
+
+/// Such writes are over when they have begun.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_log_writes_counts_as_other_writes_do() {
+    let node = Node::start().await;
+    write_a_log(&node, 1).await;
+    let mut pipeline = Pipeline::create(2, 1001, &[&node]).await;
+    let written = || node.x.activity().total(Timed::FlushNanos).0;
+    let before = written();
+    for _ in 0..10 {
+        pipeline.write(&pattern(PACKET), PACKET, 1).await;
+    }
+    assert_eq!(written() - before, 10);
+    pipeline.close(1).await;
+}
+
+/// The second packet and the acknowledgement of the first meet the thread at once, while it waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_hears_of_a_packet_before_the_next_is_written() {
+    const SMALL: usize = 100;
+    let faults = Faults::new(1);
+    let nodes = [Node::with_faults(&faults).await, Node::start().await];
+    write_a_log(&nodes[0], 1).await;
+    let mut pipeline = Pipeline::create(2, 1001, &[&nodes[0], &nodes[1]]).await;
+    // What follows is written in pairs, within its chunk.
+    pipeline.write(&pattern(SMALL), SMALL, 2).await;
+    let hang = Duration::from_secs(1);
+    let rule = FaultRule::new(Effect::Stall(hang)).on(&[IoOp::Write]);
+    faults.add(rule.at(|path| path.extension().is_none()).times(2));
+    pipeline.send(&pattern(SMALL), false).await;
+    sleep(Duration::from_millis(100)).await;
+    pipeline.send(&pattern(SMALL), false).await;
+    pipeline.acked(1, 2).await;
+    let first = Instant::now();
+    pipeline.acked(2, 2).await;
+    assert!(first.elapsed() > hang / 2, "{:?}", first.elapsed());
+    pipeline.close(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
