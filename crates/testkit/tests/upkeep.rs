@@ -7,9 +7,7 @@ use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{
-    Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec, http,
-};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec, http};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -314,9 +312,8 @@ impl Lab {
         let known = others.map(|node| self.cluster.nodes().nth(node).map(|n| n.ipc()));
         let known: Vec<_> = known.flatten().collect();
         let node = known.iter().position(|ipc| *ipc == reporter);
-        let node = node.ok_or_else(|| {
-            TestkitError::Expectation(format!("{reporter} is none of {known:?}"))
-        })?;
+        let node = node
+            .ok_or_else(|| TestkitError::Expectation(format!("{reporter} is none of {known:?}")))?;
         // It says so itself, too, by Apache's name of such averages.
         let web = ([127, 0, 0, 1], self.cluster.node(node).http_port());
         let bean = http::jmx(web.into(), "Hadoop:service=DataNode,name=DataNodeInfo")?;

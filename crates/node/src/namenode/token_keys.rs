@@ -27,8 +27,7 @@ pub(super) fn at_registration(
     if !on {
         if actor.node.config.get(&keys::BLOCK_ACCESS_TOKEN_ENABLE) {
             tracing::warn!(namenode = actor.address, %pool,
-                "{} is true here and off at the NameNode: blocks are served to everyone; turn it on \
-                    there",
+                "{} is true here and off at the NameNode: everyone gets blocks; turn it on there",
                 keys::BLOCK_ACCESS_TOKEN_ENABLE.name());
         }
         return Ok(());

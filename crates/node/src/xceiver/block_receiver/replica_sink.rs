@@ -68,6 +68,8 @@ pub struct ReplicaSink {
     gathering: Gathering,
     /// What the disk does.
     clock: DiskClock,
+    /// Bytes of the replica of which the clock was told.
+    counted: u64,
     end: Option<End>,
 }
 
@@ -104,9 +106,11 @@ impl ReplicaSink {
         cache: CacheHints,
     ) -> Self {
         writer.set_cache_hints(cache);
+        let began_at = writer.bytes_on_disk();
         Self {
             x: x.clone(),
-            began_at: writer.bytes_on_disk(),
+            began_at,
+            counted: began_at,
             finish,
             allowed: when == CompleteWhen::Written,
             cancel: writer.cancel_token(),
@@ -269,7 +273,6 @@ impl ReplicaSink {
             self.gathering
                 .due(cx, writer.received() - writer.bytes_on_disk())
         };
-        let before = writer.bytes_on_disk();
         if !writer.is_writing() {
             // A write may be over when it was begun.
             self.clock.begin();
@@ -282,8 +285,10 @@ impl ReplicaSink {
             }
         };
         let now = writer.bytes_on_disk();
-        if now > before {
-            let work = write_counts::Work::Write(now - before);
+        // The task that writes may have ended before this turn.
+        if now > self.counted {
+            let work = write_counts::Work::Write(now - self.counted);
+            self.counted = now;
             self.clock.end_of(work, &self.x, writer);
         }
         if moved && self.is_writing() {
