@@ -17,7 +17,8 @@
 //! | `report` | what is told of it |
 //!
 //! A swap that is killed leaves one of the two nodes running: what happens between the stop and the
-//! start is done by a process in a session of its own.
+//! start is done by a process in a session of its own. If that one is killed, `hayloft swap` begins
+//! another one.
 
 mod ask;
 mod ask_by_rpc;

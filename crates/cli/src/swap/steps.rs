@@ -18,7 +18,7 @@ use super::{probe, profile};
 
 /// Between two looks at a node that starts.
 const PAUSE: Duration = Duration::from_millis(500);
-/// For a node that is started again, until it holds its directories.
+/// For a node that was started without a swap, until it holds its directories.
 const AGAIN_WITHIN: Duration = Duration::from_secs(60);
 /// For NameNodes that are asked where nothing is waited for.
 const ASK_WITHIN: Duration = Duration::from_secs(60);
@@ -367,7 +367,7 @@ fn await_live(
     }
 }
 
-/// Waits for the node that was started again: it holds its directories some seconds later.
+/// Waits for the node that a failed change started: it holds its directories some seconds later.
 fn await_any(host: &SwapHost) {
     let began = Instant::now();
     while began.elapsed() < AGAIN_WITHIN && matches!(running(&host.volumes), Ok(None)) {
