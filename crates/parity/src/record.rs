@@ -149,9 +149,12 @@ pub struct GroupRecord {
 /// Why bytes are no record, or a record cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Another file, or one of a later version.
+    /// Another file.
     #[error("not a parity record of version {VERSION}")]
     Foreign,
+    /// One of this later version.
+    #[error("a parity record of version {0}, and {VERSION} is the last that can be read")]
+    Later(u16),
     /// It ends too early.
     #[error("the record ends within its head")]
     Short,

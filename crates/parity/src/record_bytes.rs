@@ -29,13 +29,15 @@ impl GroupRecord {
     /// [`RECORD_START`] bytes of the file.
     ///
     /// # Errors
-    /// `Foreign`, `Short`, `TooLarge`.
+    /// `Foreign`, `Later`, `Short`, `TooLarge`.
     pub fn head_len(start: &[u8]) -> Result<usize, RecordError> {
         let mut start = start.get(..RECORD_START).ok_or(RecordError::Short)?;
         let mut magic = [0; 8];
         start.copy_to_slice(&mut magic);
-        if magic != *MAGIC || start.get_u16() != VERSION {
-            return Err(RecordError::Foreign);
+        match start.get_u16() {
+            later if magic == *MAGIC && later > VERSION => return Err(RecordError::Later(later)),
+            VERSION if magic == *MAGIC => {}
+            _ => return Err(RecordError::Foreign),
         }
         let len = start.get_u32() as usize;
         if len > HEAD_BYTES_MAX {

@@ -110,6 +110,19 @@ fn every_flipped_bit_of_a_head_is_seen() {
 }
 
 #[test]
+fn a_later_version_is_named_as_such() {
+    let (record, sections) = sample(3, six_one());
+    let mut file = encode(&record, &sections).expect("encodes");
+    let low_byte_of_version = MAGIC.len() + 1;
+    file[low_byte_of_version] += 1;
+    let later = GroupRecord::decode(&file).expect_err("refused");
+    assert_eq!(later, RecordError::Later(VERSION + 1));
+    assert!(later.to_string().contains("of version 2"), "{later}");
+    file[low_byte_of_version] = 0;
+    assert_eq!(GroupRecord::decode(&file), Err(RecordError::Foreign));
+}
+
+#[test]
 fn what_would_not_be_read_is_not_written() {
     let (good, sections) = sample(6, six_one());
     let refused = |change: &dyn Fn(&mut GroupRecord)| {

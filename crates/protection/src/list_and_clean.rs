@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hayloft_io::{IoClass, IoError, IoOp, Means, locks};
 use hayloft_parity::{
-    GroupFile, GroupId, GroupPhase, GroupRecord, MemberState, PARITY_DIR, TableGroup,
+    GroupFile, GroupId, GroupPhase, GroupRecord, MemberState, PARITY_DIR, RecordError, TableGroup,
 };
 use hayloft_store::inside::{LACKING, Pool};
 use hayloft_wire::ids::PoolId;
@@ -39,6 +39,8 @@ pub struct Listed {
     pub files: HashSet<GroupFile>,
     /// The newest heads of the records among them.
     pub records: HashMap<GroupId, GroupRecord>,
+    /// Groups that a later Hayloft made, by their records: their files wait for it.
+    later: HashSet<GroupId>,
     /// Files under names for the time being that are so old that no task writes them.
     leftovers: Vec<PathBuf>,
     /// The directory could not be listed.
@@ -50,6 +52,7 @@ impl Listed {
         Self {
             files: HashSet::new(),
             records: HashMap::new(),
+            later: HashSet::new(),
             leftovers: Vec::new(),
             unknown,
         }
@@ -90,6 +93,9 @@ pub fn list_dir(root: &Path) -> std::io::Result<Listed> {
                 }
                 Ok(_) => warn!(path = %path.display(), "a parity record of another group"),
                 Err(error) if Means::lacking(&error).is_some() => return Err(error),
+                Err(error) if is_later(&error) => {
+                    listed.later.insert(group);
+                }
                 Err(error) => {
                     warn!(path = %path.display(), %error, "a parity record cannot be used; its \
                         other copies are");
@@ -105,6 +111,11 @@ pub fn list_dir(root: &Path) -> std::io::Result<Listed> {
         }
     }
     Ok(listed)
+}
+
+fn is_later(error: &std::io::Error) -> bool {
+    let record = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(record, Some(RecordError::Later(_)))
 }
 
 /// Lists a volume; `None` when it cannot be: then it takes no files for a while.
@@ -143,6 +154,11 @@ impl Parity {
         let storage = &place.volume.info.id;
         if let Some(listed) = try_to_list(self, place).await {
             locks::lock(&self.unlisted).remove(storage);
+            if !listed.later.is_empty() {
+                let (dir, groups) = (place.volume.root.join(PARITY_DIR), listed.later.len());
+                warn!(dir = %dir.display(), groups, "parity of a later Hayloft stays and protects \
+                    nothing now: start that version, or stop the node and delete this directory");
+            }
             return listed;
         }
         locks::lock(&self.unlisted).insert(Arc::clone(storage));
@@ -218,6 +234,7 @@ impl Parity {
             let unloaded = listed.records.values();
             let unloaded = unloaded.filter(|r| !loaded.contains(&r.pool));
             named.extend(unloaded.map(|r| r.id));
+            named.extend(&listed.later);
             lists.push((place, listed));
         }
         for (place, listed) in lists {

@@ -1,4 +1,4 @@
-//! What is written of a record when a member leaves.
+//! What is written of a record when a member leaves, and records that a later version wrote.
 
 use super::*;
 
@@ -156,4 +156,41 @@ async fn records_that_are_all_damaged_go_with_their_group() {
     assert_eq!((now.protected_bytes, now.groups), (800_000, 1));
     check_files(&node, shape);
     assert!(heads(&node).is_empty());
+}
+
+/// Sets the version of records, after which their heads have no right checksum.
+fn set_version(records: &[PathBuf], version: u16) {
+    for path in records {
+        let mut bytes = std::fs::read(path).expect("reads");
+        bytes[8..10].copy_from_slice(&version.to_be_bytes());
+        std::fs::write(path, bytes).expect("writes");
+    }
+}
+
+#[tokio::test]
+async fn what_a_later_version_wrote_waits_for_it() {
+    let shape = shape(3, 1);
+    let node = start(4, shape).await;
+    for id in 1..4 {
+        put(&node, id, 400_000).await;
+    }
+    round(&node).await;
+    let (theirs, of_theirs) = (files(&node), records(&node));
+    assert!(!of_theirs.is_empty());
+    set_version(&of_theirs, 2);
+    // A step back: the earlier version encodes anew, and looks for files that it may remove.
+    let node = again(node, shape, true).await;
+    assert_eq!(status(&node).groups, 0);
+    for _ in 0..3 {
+        round(&node).await;
+    }
+    assert_eq!(status(&node).groups, 1, "it protects what it finds");
+    let now = files(&node);
+    assert!(theirs.iter().all(|file| now.contains(file)), "{now:?}");
+    set_version(&of_theirs, 1);
+    let node = again(node, shape, true).await;
+    assert_eq!(status(&node).groups, 2);
+    for id in 1..4 {
+        check(&node, id, 400_000).await;
+    }
 }

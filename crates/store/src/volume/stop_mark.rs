@@ -186,6 +186,8 @@ mod tests {
             "open 07\n",
             "closed 1 2\n",
             "shut 7\n",
+            // Of a later version, perhaps.
+            "open 7 8\n",
         ] {
             put(damaged);
             assert_eq!(since(), Some(0), "{damaged:?}");
