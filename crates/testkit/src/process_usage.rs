@@ -87,8 +87,54 @@ pub fn reset_peak(pid: u32) {
     let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
 }
 
+/// Whether something grows that was measured from time to time. The first tenth is its warm-up. Of
+/// the quarters of the rest the last three have each a higher median than the one before, and that
+/// of the last is above that of the second by more than a tenth of it, and more than `floor`. Gives
+/// these two medians then.
+#[must_use]
+pub fn grows(values: &[u64], floor: u64) -> Option<(u64, u64)> {
+    let warm = &values[values.len().div_ceil(10)..];
+    let quarter = warm.len() / 4;
+    let median = |nth: usize| {
+        let end = warm.len() - (3 - nth) * quarter;
+        let mut part = warm[end - quarter..end].to_vec();
+        part.sort_unstable();
+        part.get(quarter / 2).copied().unwrap_or(0)
+    };
+    let (second, third, last) = (median(1), median(2), median(3));
+    let steadily = second < third && third < last;
+    (steadily && last - second > floor.max(second / 10)).then_some((second, last))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::grows;
+
+    #[test]
+    fn what_grows_from_quarter_to_quarter_is_told() {
+        let of = |value: fn(u64) -> u64| (0..1440).map(value).collect::<Vec<_>>();
+        let told = grows(&of(|at| 1000 + at), 100).expect("grows");
+        assert!(told.0 > 1400 && told.1 > 2000, "{told:?}");
+        // It fluctuates, and grows all the same.
+        assert!(grows(&of(|at| 1000 + at + at % 7 * 50), 100).is_some());
+        for flat in [
+            // A warm-up, and then a plateau.
+            of(|at| 1000 + at.min(140) * 10),
+            // A single step.
+            of(|at| if at < 1000 { 1000 } else { 3000 }),
+            of(|at| 1000 + at % 60 * 100),
+            // By less than a tenth, and by less than the floor.
+            of(|at| 10_000 + at),
+            of(|at| 10 + at / 20),
+            of(|at| 5000 - at),
+        ] {
+            assert_eq!(grows(&flat, 100), None);
+        }
+        assert_eq!(grows(&[], 0), None);
+        assert_eq!(grows(&[1, 9], 0), None);
+        assert_eq!(grows(&[0, 1, 2, 3, 4], 1), Some((2, 4)));
+    }
+
     #[test]
     fn knows_ourselves() {
         let usage = super::usage(std::process::id()).expect("we run");

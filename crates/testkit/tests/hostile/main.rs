@@ -1,9 +1,11 @@
 //! Peers that send garbage, lie about lengths, stop half way, or never read. After each, the
-//! next good client is served, and memory and descriptors have not grown without bound.
+//! next good client is served, and memory and descriptors have not grown without bound. [`soak`]:
+//! the same of good clients, for hours.
 
 mod bytes;
 mod every_port;
 mod means;
+mod soak;
 mod transfer;
 mod webhdfs;
 
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         });
         if Kind::under_test() == Kind::Hayloft {
             means::cases(suite);
+            soak::cases(suite)?;
         }
         Ok(())
     })
