@@ -29,7 +29,8 @@ pub struct DiskConfig {
     /// How long rotating media wait for more of the stream they serve. Default 8 ms, less than a
     /// seek there and back.
     pub anticipation: Duration,
-    /// Threads for syncs of clients and replication. Default 4.
+    /// Threads for syncs of clients and replication. Default 16: each waits for the device, and one
+    /// commit of the file system's log, with one flush, serves all that wait.
     pub sync_threads: usize,
     /// Threads for names, directories and opening of clients and replication. Default 4.
     pub meta_threads: usize,
@@ -51,7 +52,7 @@ impl Default for DiskConfig {
             quantum: None,
             media: None,
             anticipation: Duration::from_millis(8),
-            sync_threads: 4,
+            sync_threads: 16,
             meta_threads: 4,
             send_threads: 8,
             background_threads: 3,
@@ -68,5 +69,35 @@ impl DiskConfig {
         let tasks = self.sync_threads + self.meta_threads + self.send_threads;
         // One closes files.
         data.saturating_add(tasks + self.background_threads + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::{Arc, Barrier};
+
+    use super::*;
+    use crate::class::IoClass;
+    use crate::disk::Disk;
+    use crate::error::IoOp;
+
+    #[tokio::test]
+    async fn sixteen_syncs_may_wait_for_one_flush() {
+        let disk = Disk::for_path(Path::new("/"), &DiskConfig::default()).expect("a disk");
+        let all = Arc::new(Barrier::new(16));
+        let syncs = (0..16).map(|_| {
+            let all = Arc::clone(&all);
+            let wait = move |_: &Path| {
+                all.wait();
+                Ok(())
+            };
+            disk.run(IoClass::ClientWrite, IoOp::Sync, Path::new("/"), wait)
+        });
+        let syncs = futures_util::future::join_all(syncs);
+        let under_way = tokio::time::timeout(Duration::from_secs(10), syncs).await;
+        for sync in under_way.expect("are under way at once") {
+            sync.expect("ends");
+        }
     }
 }
