@@ -327,7 +327,10 @@ impl Configuration {
             self.raw(name).map(str::to_owned)
         };
         let environment = |name: &str| {
-            names.borrow_mut().push(format!("env.{name}"));
+            // What Java has as properties of its own is no secret of the environment.
+            if !["HOME", "USER", "HADOOP_HOME", "HADOOP_LOG_DIR"].contains(&name) {
+                names.borrow_mut().push(format!("env.{name}"));
+            }
             std::env::var(name).ok()
         };
         if let Some(raw) = self.raw(name) {

@@ -1,6 +1,7 @@
 //! The background work of a store, and which runtime it runs on.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::{Context, Poll};
 
 use hayloft_io::MayWait;
@@ -65,9 +66,11 @@ impl StoreTasks {
             return Err(self.spawn_here(work));
         }
         let mut work = Box::pin(self.tracker.track_future(work));
-        match work.as_mut().poll(cx) {
-            Poll::Ready(done) => Ok(done),
-            Poll::Pending => Err(tokio::spawn(work)),
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+            Ok(Poll::Ready(done)) => Ok(done),
+            Ok(Poll::Pending) => Err(tokio::spawn(work)),
+            // Its caller hears of it as of any task's.
+            Err(panic) => Err(tokio::spawn(async move { resume_unwind(panic) })),
         }
     }
 
@@ -125,6 +128,18 @@ mod tests {
         let _may_wait = MayWait::this_thread();
         let own = poll_fn(|cx| Poll::Ready(tasks.begin_here(cx, async { 2 }))).await;
         assert_eq!(own.expect("no task"), 2);
+        let panics = poll_fn(|cx| {
+            let work = async { panic!("as a defect does") };
+            Poll::Ready(tasks.begin_here::<_>(cx, work))
+        });
+        let panicked: Result<(), _> = panics.await;
+        assert!(
+            panicked
+                .expect_err("a task")
+                .await
+                .expect_err("told")
+                .is_panic()
+        );
         let work = || async {
             tokio::task::yield_now().await;
             3

@@ -100,17 +100,20 @@ impl SwapHost {
         let program = std::env::current_exe()
             .map_err(|error| CliError::new(format!("no own path: {error}"), "", ""))?;
         let own = rustix::process::geteuid();
-        let owner = volumes.iter().find_map(|dir| dir.metadata().ok());
+        // Where a disk is not mounted its directory is root's.
+        let used = volumes
+            .iter()
+            .find(|dir| dir.join("current/VERSION").exists());
+        let owner = used.into_iter().chain(&volumes);
+        let owner = { owner }.find_map(|dir| dir.metadata().ok());
         let owner = owner.map_or(own.as_raw(), |of| of.uid());
         let as_other = owner != own.as_raw();
         let user = name_of(owner)?;
         let way = Way::of(args, &volumes)?;
         let again = args.again(&way);
-        if own.is_root() {
-            scripts::refuse_writable(&conf, owner)?;
-        }
         let asks = (own.is_root() && as_other).then_some(&*user);
-        let by_root = scripts::become_user(&conf, asks)?;
+        // Where root is the node's user, nothing is asked.
+        let by_root = own.is_root() && !as_other || scripts::become_user(&conf, asks)?;
         if !own.is_root() && (as_other || by_root || matches!(way, Way::Unit(_))) {
             let what = "this user may not stop and start the node";
             let advice = format!("run it as root, or without a unit as {user}");
@@ -129,6 +132,11 @@ impl SwapHost {
             lock: OnceCell::new(),
             again,
         })
+    }
+
+    /// Whether root's shell sources the configuration's scripts to start the node.
+    pub fn is_for_roots_shell(&self) -> bool {
+        self.by_root && !matches!(self.way, Way::Unit(_))
     }
 
     /// Keeps other swaps of this host off: each would take the other's stop for a node that does

@@ -22,6 +22,11 @@ fn text(program: &Path) -> String {
     TEXT.replace(USUAL, &format!("HAYLOFT=${{HAYLOFT:-'{quoted}'}}"))
 }
 
+/// Whether the profile is there, and another version's.
+pub fn is_old(conf: &Path, program: &Path) -> bool {
+    fs::read_to_string(path(conf)).is_ok_and(|there| there != text(program))
+}
+
 /// Puts it there whole, or not at all.
 ///
 /// # Errors
@@ -84,7 +89,10 @@ mod tests {
             text.contains(r"HAYLOFT=${HAYLOFT:-'/opt/it'\''s/hayloft'}"),
             "{text}"
         );
-        install(conf, Path::new("/usr/bin/hayloft")).expect("installed again");
+        let usual = Path::new("/usr/bin/hayloft");
+        assert!(is_old(conf, usual));
+        install(conf, usual).expect("installed again");
+        assert!(!is_old(conf, usual));
         remove(conf).expect("removed");
         remove(conf).expect("nothing to do");
         assert_eq!(fs::read_dir(conf).expect("there").count(), 0);

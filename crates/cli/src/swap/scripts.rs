@@ -8,29 +8,39 @@ use std::process::Command;
 use super::limited::said;
 use crate::error::CliError;
 
-/// What Hadoop's shell sources of a configuration, where it is there.
-fn all(conf: &Path) -> impl Iterator<Item = PathBuf> {
-    let files = ["hadoop-env.sh", "hdfs-env.sh"].map(|name| conf.join(name));
-    files.into_iter().filter(|file| file.exists())
+/// What is asked here of all that Hadoop's shell sources.
+const ASKED: [&str; 2] = ["hadoop-env.sh", "hdfs-env.sh"];
+
+/// What Hadoop's shell sources of a configuration, where it is there, and their directories.
+fn all(conf: &Path) -> Vec<PathBuf> {
+    let profiles = conf.join("shellprofile.d");
+    let of_profiles = std::fs::read_dir(&profiles).into_iter().flatten().flatten();
+    let mut all: Vec<PathBuf> = of_profiles.map(|entry| entry.path()).collect();
+    all.extend(ASKED.map(|name| conf.join(name)));
+    all.extend([conf.join("hadoop-user-functions.sh"), profiles, conf.into()]);
+    all.retain(|path| path.exists());
+    all
 }
 
-/// Refuses scripts that others than root and the node's user, the `owner`, may change.
+/// Refuses scripts that others than root may change: root's own shell sources them where it starts
+/// the node.
 ///
 /// # Errors
 /// With the first of them.
-pub fn refuse_writable(conf: &Path, owner: u32) -> Result<(), CliError> {
-    all(conf).try_for_each(|file| refuse_one(&file, owner))
+pub fn refuse_writable(conf: &Path) -> Result<(), CliError> {
+    all(conf).iter().try_for_each(|path| refuse_one(path))
 }
 
-fn refuse_one(file: &Path, owner: u32) -> Result<(), CliError> {
-    let file = file.canonicalize().map_err(CliError::file("find", file))?;
-    for path in [Some(&*file), file.parent()].into_iter().flatten() {
+fn refuse_one(path: &Path) -> Result<(), CliError> {
+    // A link's directory is among those that are looked at, its target's is not.
+    let real = path.canonicalize().map_err(CliError::file("find", path))?;
+    for path in [Some(&*real), real.parent()].into_iter().flatten() {
         let of = path.metadata().map_err(CliError::file("look at", path))?;
-        // In a sticky directory others change no files of these two.
+        // In a sticky directory others change no files of root's.
         let by_others = of.mode() & 0o022 != 0 && !(of.is_dir() && of.mode() & 0o1000 != 0);
-        if by_others || ![0, owner].contains(&of.uid()) {
-            let what = "others than root and the node's user may change what is run as that user";
-            let advice = "give it to root, and take the others' right to write: chmod go-w";
+        if by_others || of.uid() != 0 {
+            let what = "others than root may change what root's shell runs to start the node";
+            let advice = "chown root, and chmod go-w";
             return Err(CliError::new(what, path.display().to_string(), advice));
         }
     }
@@ -38,22 +48,31 @@ fn refuse_one(file: &Path, owner: u32) -> Result<(), CliError> {
 }
 
 /// Whether Hadoop's shell starts the node as root, by what the configuration sets for that shell.
-/// Root has the node's `user` ask: that one may write the scripts.
+/// Root has the node's `user` ask, who may be able to write the scripts; what that one may not read
+/// and root alone may write, root reads itself.
 ///
 /// # Errors
-/// When that user may not read one, or one of them hangs.
+/// When that user may not read one that others may write, or one of them hangs.
 pub fn become_user(conf: &Path, user: Option<&str>) -> Result<bool, CliError> {
     let ask = "for file in hadoop-env.sh hdfs-env.sh; do\n\
                [ ! -f \"$0/$file\" ] || . \"$0/$file\"\ndone >/dev/null 2>&1\n\
                echo \"$HDFS_DATANODE_SECURE_USER$HADOOP_SECURE_DN_USER\"";
     let dir = conf.display().to_string();
     let bash = ["bash", "-c", ask, &dir];
-    let told = match user {
-        None => said(bash[0], &bash[1..])?,
-        Some(user) => {
-            let may = |file: PathBuf| may_read(user, &file);
-            let read = all(conf).try_for_each(may);
-            read.map_err(|why| CliError::new(why, "", ""))?;
+    let unread = user.and_then(|user| {
+        let asked = ASKED.map(|name| conf.join(name)).into_iter();
+        let read = asked
+            .filter(|file| file.exists())
+            .map(|file| may_read(user, &file));
+        read.filter_map(Result::err).next()
+    });
+    let told = match (user, unread) {
+        (None, _) => said(bash[0], &bash[1..])?,
+        (Some(_), Some(why)) => {
+            refuse_writable(conf).map_err(|_| CliError::new(why, "", ""))?;
+            said(bash[0], &bash[1..])?
+        }
+        (Some(user), None) => {
             // Without root's terminal, into which that user could type.
             let other = ["runuser", "-u", user, "--"];
             said("setsid", &[&other[..], &bash].concat())?
@@ -117,20 +136,18 @@ mod tests {
         let text = "[ \"$(id -nu)\" != daemon ] || HDFS_DATANODE_SECURE_USER=hdfs\n";
         std::fs::write(&file, text).expect("written");
         mode(&file, 0o600);
-        let unread = become_user(conf, Some("daemon")).expect_err("of root alone");
+        assert!(!become_user(conf, Some("daemon")).expect("root reads what is root's alone"));
+        mode(&file, 0o620);
+        let unread = become_user(conf, Some("daemon")).expect_err("others may write it");
         assert!(unread.to_string().contains("give it"), "{unread}");
         mode(&file, 0o644);
         assert!(become_user(conf, Some("daemon")).expect("an answer"));
         assert!(!become_user(conf, None).expect("an answer"));
-        let others = |owner| {
-            refuse_writable(conf, owner)
-                .err()
-                .map(|why| why.to_string())
-        };
-        assert_eq!(others(1), None);
+        let others = || refuse_writable(conf).err().map(|why| why.to_string());
+        assert_eq!(others(), None);
         chown(&file, Some(1), None).expect("given");
-        assert_eq!(others(1), None);
-        assert!(others(2).is_some_and(|why| why.contains("chmod go-w")));
+        assert!(others().is_some_and(|why| why.contains("chmod go-w")));
+        chown(&file, Some(0), None).expect("taken back");
         for (path, bits, refused) in [
             (&*file, 0o664, true),
             (&*file, 0o646, true),
@@ -139,7 +156,7 @@ mod tests {
             (conf, 0o1777, false),
         ] {
             mode(path, bits);
-            assert_eq!(others(1).is_some(), refused, "{} {bits:o}", path.display());
+            assert_eq!(others().is_some(), refused, "{} {bits:o}", path.display());
         }
     }
 

@@ -14,7 +14,7 @@ use super::host::{Action, SwapHost};
 use super::report::{StepResult, SwapReport, starts_next};
 use super::running::{HoldingNode, WhichNode, running};
 use super::view::{IN_SERVICE, LiveNode, NameServiceView, StartedNode};
-use super::{probe, profile};
+use super::{probe, profile, scripts};
 
 /// Between two looks at a node that starts.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -106,11 +106,21 @@ fn turn(host: &SwapHost, wanted: Turnover, report: &mut SwapReport) -> Option<()
     let name = wanted.to.name();
     let already = runs.as_ref().is_some_and(|of| of.node == wanted.to);
     if already && starts_next(host) == wanted.to {
+        if !wanted.dry_run && profile::is_old(&host.conf, &host.program) {
+            let renewed = profile::install(&host.conf, &host.program);
+            let renewed = renewed.map(|()| "the profile is this version's now".to_owned());
+            report.try_step("renew", renewed.map_err(|error| error.to_string()));
+        }
         report.add("look", StepResult::Done, format!("{name} runs already"));
         return Some(());
     }
     let now = runs.as_ref().map_or("no node", |of| of.node.name());
     report.add("look", StepResult::Done, format!("{now} runs"));
+    if host.is_for_roots_shell() {
+        let safe = scripts::refuse_writable(&host.conf).map_err(|error| error.to_string());
+        let safe = safe.map(|()| "root alone may change what its shell runs".to_owned());
+        report.try_step("scripts", safe).then_some(())?;
+    }
     let before = check(host, wanted, runs.as_ref(), report)?;
     report.blocks_before = before.blocks.iter().copied().sum();
     if wanted.dry_run {

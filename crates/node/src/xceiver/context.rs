@@ -57,6 +57,7 @@ struct Inner {
     tasks: TaskTracker,
     segments: Segments,
     log_limit: LogLimit,
+    gone_limit: LogLimit,
     failure_limit: LogLimit,
     peer_times: PeerTimes,
 }
@@ -103,6 +104,7 @@ impl Xceivers {
             tasks: TaskTracker::new(),
             segments: Segments::default(),
             log_limit: LogLimit::default(),
+            gone_limit: LogLimit::default(),
             failure_limit: LogLimit::default(),
             peer_times: PeerTimes::default(),
         }))
@@ -250,6 +252,11 @@ impl Xceivers {
     /// Of lines that a peer can cause without a token.
     pub(super) fn log_limit(&self) -> &LogLimit {
         &self.0.log_limit
+    }
+
+    /// Of lines about peers that went away.
+    pub(super) fn gone_limit(&self) -> &LogLimit {
+        &self.0.gone_limit
     }
 
     /// Of lines about operations that failed otherwise.

@@ -103,7 +103,7 @@ impl XferError {
         matches!(
             self,
             Self::Token(_) | Self::Protocol { .. } | Self::NotReady(_)
-        ) || self.is_peer_gone()
+        )
     }
 
     /// The replica is damaged.

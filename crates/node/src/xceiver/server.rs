@@ -355,10 +355,12 @@ pub(super) fn report(x: &Xceivers, op: Op, peer: &str, error: &XferError) {
         tracing::debug!(op, peer, "refused: {error}");
         return;
     }
-    // What a peer can cause without a token hides nothing else.
-    let limit = match error.needs_no_token() {
-        true => x.log_limit(),
-        false => x.failure_limit(),
+    // What a peer can cause without a token hides nothing else, and readers that had enough hide
+    // neither.
+    let limit = match error {
+        _ if error.is_peer_gone() => x.gone_limit(),
+        _ if error.needs_no_token() => x.log_limit(),
+        _ => x.failure_limit(),
     };
     let Some(skipped) = limit.may_log() else {
         return;
