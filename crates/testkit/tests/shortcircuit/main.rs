@@ -1,10 +1,11 @@
 //! Short-circuit reads by stock clients with libhadoop, and what ends them. [`local_client`]: one
-//! that attacks. Skipped where `scripts/fetch-libhadoop` has not made a libhadoop.
+//! that attacks; [`zero_copy`]: those that map. Skipped where `scripts/fetch-libhadoop` has not made a libhadoop.
 //!
 //! Apache's node as the node under test needs that library too: `HAYLOFT_LAB_PEER=apache` and
 //! `JAVA_TOOL_OPTIONS=-Djava.library.path=.../target/libhadoop`.
 
 mod local_client;
+mod zero_copy;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::files::BlockOnNode;
@@ -45,6 +46,8 @@ fn main() -> ExitCode {
             .case("data_goes_over_the_socket", Lab::data_traffic)
             .case("a_file_is_deleted_under_its_reader", Lab::deleted)
             .case("what_was_appended_is_read", Lab::appended)
+            .case("files_are_mapped", Lab::mapped)
+            .case("a_mapped_file_is_uncached", Lab::uncached)
             .case("wrong_slots_are_refused", Lab::wrong_slots)
             .case("garbage_and_half_requests", Lab::garbage)
             .case("no_descriptor_over_tcp", Lab::over_tcp)
@@ -79,6 +82,8 @@ impl Lab {
             .conf("dfs.replication", 1)
             .conf("dfs.blocksize", BLOCK)
             .conf("dfs.client.read.shortcircuit", true)
+            .conf("dfs.datanode.max.locked.memory", 2 * BLOCK)
+            .conf("dfs.namenode.path.based.cache.refresh.interval.ms", 1000)
             .conf(
                 "dfs.domain.socket.path",
                 sockets.path().join("dn._PORT").display(),

@@ -2,8 +2,11 @@ package io.hayloft.lab;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.File;
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -12,13 +15,16 @@ import org.apache.hadoop.fs.FileChecksum;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.ReadOption;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
+import org.apache.hadoop.hdfs.ReadStatistics;
 import org.apache.hadoop.hdfs.client.HdfsDataInputStream;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfoWithStorage;
 import org.apache.hadoop.hdfs.protocol.LocatedBlock;
 import org.apache.hadoop.hdfs.protocol.LocatedBlocks;
 import org.apache.hadoop.hdfs.protocol.LocatedStripedBlock;
+import org.apache.hadoop.io.ElasticByteBufferPool;
 import org.apache.hadoop.io.IntWritable;
 import org.apache.hadoop.io.SequenceFile;
 import org.apache.hadoop.io.Text;
@@ -44,9 +50,10 @@ final class Files {
 
   /**
    * Arguments: path, offset (0), length (-1: to the end), seed (compare with the pattern), pread,
-   * pauseMillis for each buffer of bytes, however small the pieces are that nodes send. Results:
-   * bytes, mismatch (file offset or -1), shortCircuit (how many of the bytes the client read by
-   * itself).
+   * pauseMillis for each buffer of bytes, however small the pieces are that nodes send; mapped,
+   * skipChecksums, hold (a local file, made with the first mapped bytes in hand, which are kept
+   * until it is gone). Results: bytes, mismatch (file offset or -1), shortCircuit and zeroCopy (how
+   * many of the bytes the client read by itself, and mapped).
    */
   private void read(ObjectNode request, ObjectNode answer) throws IOException {
     try (DistributedFileSystem fs = Request.open(request);
@@ -59,8 +66,9 @@ final class Files {
         in.seek(offset);
       }
       readRange(in, request, offset, length, pread, answer);
-      answer.put("shortCircuit",
-          ((HdfsDataInputStream) in).getReadStatistics().getTotalShortCircuitBytesRead());
+      ReadStatistics read = ((HdfsDataInputStream) in).getReadStatistics();
+      answer.put("shortCircuit", read.getTotalShortCircuitBytesRead());
+      answer.put("zeroCopy", read.getTotalZeroCopyBytesRead());
     }
   }
 
@@ -76,7 +84,8 @@ final class Files {
     long mismatch = -1;
     while (length < 0 || position < offset + length) {
       int want = length < 0 ? data.length : (int) Math.min(data.length, offset + length - position);
-      int got = pread ? in.read(position, data, 0, want) : in.read(data, 0, want);
+      int got = request.path("mapped").asBoolean(false) ? readMapped(in, request, data, want)
+          : pread ? in.read(position, data, 0, want) : in.read(data, 0, want);
       if (got < 0) {
         break;
       }
@@ -89,6 +98,28 @@ final class Files {
     }
     answer.put("bytes", position - offset);
     answer.put("mismatch", mismatch);
+  }
+
+  /** The next bytes, from a map of the node's file where the client may have one. */
+  private static int readMapped(FSDataInputStream in, ObjectNode request, byte[] data, int want)
+      throws IOException {
+    EnumSet<ReadOption> options = EnumSet.allOf(ReadOption.class); // SKIP_CHECKSUMS
+    options.removeIf(option -> !request.path("skipChecksums").asBoolean(false));
+    ByteBuffer buffer = in.read(new ElasticByteBufferPool(), want, options);
+    if (buffer == null) {
+      return -1;
+    }
+    int got = buffer.remaining();
+    if (request.hasNonNull("hold") && in.getPos() == got) {
+      File hold = new File(Request.text(request, "hold"));
+      hold.createNewFile();
+      while (hold.exists()) {
+        sleep(50);
+      }
+    }
+    buffer.get(data, 0, got);
+    in.releaseBuffer(buffer);
+    return got;
   }
 
   /** Arguments: path, seed, ranges [[offset, length], ...]. Every range is read both ways. */
