@@ -57,17 +57,24 @@ async fn failures_fill_no_log_and_those_of_strangers_hide_no_other() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
     let of_strangers = [
-        XferError::Socket {
-            peer: "10.0.0.1:50000".to_owned(),
-            source: std::io::ErrorKind::ConnectionReset.into(),
-        },
         XferError::NotReady(pool().to_string()),
         XferError::Token(TokenRefused::UnknownKey(7)),
         XferError::Token(TokenRefused::Password),
         XferError::protocol("10.0.0.1:50000", "it makes no sense"),
+    ];
+    let gone = [
+        XferError::Socket {
+            peer: "10.0.0.1:50000".to_owned(),
+            source: std::io::ErrorKind::ConnectionReset.into(),
+        },
         XferError::Stopped("shut down"),
     ];
-    assert_eq!(lines.of(&node, &of_strangers), 10);
+    assert_eq!(lines.of(&node, &gone), 10);
+    assert_eq!(
+        lines.of(&node, &of_strangers),
+        10,
+        "readers that had enough hide none"
+    );
     let refused = [XferError::Refused("no such replica".to_owned())];
     assert_eq!(lines.of(&node, &refused), 10, "said, and not for ever");
     assert_eq!(lines.of(&node, &of_strangers), 0);
