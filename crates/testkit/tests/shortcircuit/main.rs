@@ -1,5 +1,6 @@
 //! Short-circuit reads by stock clients with libhadoop, and what ends them. [`local_client`]: one
-//! that attacks; [`zero_copy`]: those that map. Skipped where `scripts/fetch-libhadoop` has not made a libhadoop.
+//! that attacks; [`zero_copy`]: those that map. Skipped where
+//! `scripts/fetch-libhadoop` has not made a libhadoop.
 //!
 //! Apache's node as the node under test needs that library too: `HAYLOFT_LAB_PEER=apache` and
 //! `JAVA_TOOL_OPTIONS=-Djava.library.path=.../target/libhadoop`.
