@@ -121,7 +121,7 @@ fn servable_pool(root: &Path) -> Result<(), Obstacle> {
         Some(Err(error @ VersionError::Layout(_))) => Err(Obstacle::new(
             &paths.version(),
             error.to_string(),
-            "Hayloft does not serve it before",
+            "where no NameNode has this pool any more, move its directory away",
         )),
         _ => Ok(()),
     }

@@ -102,6 +102,8 @@ pub enum Delete {
         block: ExtendedBlock,
         /// The names that its files have now.
         files: Vec<PathBuf>,
+        /// What the pool uses there has them in it.
+        counted: bool,
         /// Tell the node when they are gone.
         tell: bool,
     },

@@ -93,6 +93,7 @@ async fn remove(store: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
             slice,
             block,
             files,
+            counted,
             tell,
         } => {
             let Some(first) = files.first().cloned() else {
@@ -105,7 +106,8 @@ async fn remove(store: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
                 })
                 .await;
             match freed {
-                Ok(bytes) => slice.used.sub(bytes),
+                Ok(bytes) if counted => slice.used.sub(bytes),
+                Ok(_) => {}
                 Err(error) => {
                     // Out of the way already: only its space is not back.
                     warn!(%block, %error, "cannot remove a deleted replica; it is tried again at \
@@ -227,6 +229,7 @@ pub async fn discard_files(
         block: pool.extended(block),
         slice: Arc::clone(slice),
         files,
+        counted: true,
         tell,
     };
     enqueue(store, &slice.volume, order).await;
@@ -248,6 +251,7 @@ pub(crate) async fn delete_now(
         block: pool.extended(block),
         slice: Arc::clone(slice),
         files,
+        counted: true,
         tell: false,
     };
     remove(store, &slice.volume, order).await;
@@ -267,18 +271,45 @@ pub(crate) async fn discard_copy(
         block: pool.extended(block),
         slice: Arc::clone(slice),
         files,
+        counted: true,
         tell: false,
     };
     enqueue(store, &slice.volume, order).await;
     Ok(())
 }
 
+/// Deletes files at `place` that were never counted as used, as a replica that could not be begun
+/// leaves them. Where the lanes are behind, the next start removes them: a new replica does not wait
+/// for the deletes of a disk that did not take it.
+pub(crate) async fn discard_uncounted(
+    store: &StoreState,
+    pool: &Pool,
+    slice: &Arc<BlockPoolSlice>,
+    place: ReplicaDir,
+    block: Block,
+) -> Result<(), IoError> {
+    let files = put_aside(slice, place, block).await?;
+    let order = Delete::Replica {
+        block: pool.extended(block),
+        slice: Arc::clone(slice),
+        files,
+        counted: false,
+        tell: false,
+    };
+    if let Some(queue) = lanes(store, &slice.volume) {
+        let _ = queue.try_send(order);
+    }
+    Ok(())
+}
+
+fn lanes(store: &StoreState, volume: &Volume) -> Option<mpsc::Sender<Delete>> {
+    let queues = locks::read(&store.delete_queues);
+    queues.get(&volume.index).cloned()
+}
+
 /// Gives an order to the lanes of a volume; waits when they are behind.
 async fn enqueue(store: &StoreState, volume: &Volume, order: Delete) {
-    let queue = locks::read(&store.delete_queues)
-        .get(&volume.index)
-        .cloned();
-    if let Some(queue) = queue
+    if let Some(queue) = lanes(store, volume)
         && queue.send(order).await.is_err()
     {
         debug!(volume = %volume.root.display(), "deletes are finished at the next start");
@@ -286,7 +317,7 @@ async fn enqueue(store: &StoreState, volume: &Volume, order: Delete) {
 }
 
 /// Renames the files of a replica into `tmp/deleting`; gives their new names.
-pub async fn put_aside(
+async fn put_aside(
     slice: &BlockPoolSlice,
     place: ReplicaDir,
     block: Block,

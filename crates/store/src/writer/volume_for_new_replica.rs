@@ -10,8 +10,9 @@ use tracing::warn;
 use super::ReplicaWriter;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
-use crate::replica::{LiveReplica, ReplicaDir, Status};
+use crate::replica::{LiveReplica, Status};
 use crate::state::StoreState;
+use crate::transitions::delete::discard_uncounted;
 use crate::volume::BlockPoolSlice;
 
 /// Volumes that a new replica or copy was not put on, and what the first of them said.
@@ -150,7 +151,12 @@ impl NewReplica {
             e.io_error()
                 .is_some_and(|e| e.kind() == IoErrorKind::Exists)
         }) {
-            clear_the_way(slice, place, block).await;
+            // A data file without meta file, or half of a failed attempt.
+            warn!(%block, volume = %slice.volume.root.display(), "files of an unknown replica are \
+                in the way of a new one: removing them");
+            if let Err(error) = discard_uncounted(store, pool, slice, place, block).await {
+                warn!(%block, %error, "cannot remove the files in the way of a new replica");
+            }
             opened = open().await;
         }
         let begun = match (opened, self.checksum) {
@@ -168,18 +174,8 @@ impl NewReplica {
             live.release_reserved();
             // One of the two files may be there. A disk that refused one may refuse this too: the
             // next attempt, or the next start, meets it again.
-            let _ = crate::transitions::delete::put_aside(slice, place, block).await;
+            let _ = discard_uncounted(store, pool, slice, place, block).await;
         }
         begun
-    }
-}
-
-/// Files of a block that is not in the map are in the way: a data file without meta file, or half
-/// of a failed attempt.
-async fn clear_the_way(slice: &BlockPoolSlice, place: ReplicaDir, block: Block) {
-    warn!(%block, volume = %slice.volume.root.display(), "files of an unknown replica are in the \
-        way of a new one: removing them");
-    if let Err(error) = crate::transitions::delete::put_aside(slice, place, block).await {
-        warn!(%block, %error, "cannot remove the files in the way of a new replica");
     }
 }

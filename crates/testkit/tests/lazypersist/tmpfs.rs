@@ -32,7 +32,8 @@ pub fn cases(suite: &mut Suite) {
     ] {
         on.case(name, move |on| on.killed(step));
     }
-    on.case("a_tmpfs_that_is_unmounted", OnTmpfs::gone);
+    on.case("a_full_tmpfs_has_writers_go_to_disk", OnTmpfs::full)
+        .case("a_tmpfs_that_is_unmounted", OnTmpfs::gone);
 }
 
 struct OnTmpfs {
@@ -154,6 +155,26 @@ impl OnTmpfs {
         self.lab.fs.wait_replicas(file, 0, SOON)?;
         let said = self.lab.fs.tool(class::FSCK, &[file])?.out;
         expect(said.contains("is CORRUPT"), || said)
+    }
+
+    fn full(&mut self) -> Result<Outcome> {
+        self.restart(NEVER)?;
+        self.lab.put_in_memory("/lazy/full/1", 1)?;
+        let filler = self.memory.as_ref().map(TestMount::fill).transpose()?;
+        let filler = filler.unwrap_or_default();
+        // At once the node has not seen it yet; later it has.
+        for (file, seed) in [("/lazy/full/2", 2), ("/lazy/full/3", 3)] {
+            self.lab.fs.put(file, BLOCK, seed, json!({}))?;
+            self.lab.served("DISK", &[(file, seed)])?;
+            std::thread::sleep(seconds(5));
+        }
+        expect_eq("counted", self.lab.count("RamDiskBlocksWriteFallback")?, 2)?;
+        self.lab.served("RAM_DISK", &[("/lazy/full/1", 1)])?;
+        std::fs::remove_file(&filler).map_err(TestkitError::file("removing", &filler))?;
+        std::thread::sleep(seconds(5));
+        self.lab.put_in_memory("/lazy/full/4", 4)?;
+        self.remove("/lazy/full")?;
+        passed()
     }
 
     fn gone(&mut self) -> Result<Outcome> {
