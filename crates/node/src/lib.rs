@@ -28,6 +28,8 @@ pub mod given_protection;
 mod http;
 pub mod identity;
 pub mod ipc;
+#[cfg(test)]
+mod logged_tests;
 pub mod memory;
 mod metrics_sinks;
 pub mod namenode;

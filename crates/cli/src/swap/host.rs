@@ -49,7 +49,7 @@ pub struct SwapHost {
     pub user: String,
     /// Whether that is another user than this process has.
     as_other: bool,
-    /// Whether the node is started as root, and becomes that user itself.
+    /// Whether root starts the node. Where the user is another one, the node becomes that user.
     by_root: bool,
     way: Way,
     /// Held while this process, or one that it began, changes the node over.

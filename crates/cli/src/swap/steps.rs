@@ -106,12 +106,12 @@ fn turn(host: &SwapHost, wanted: Turnover, report: &mut SwapReport) -> Option<()
     let name = wanted.to.name();
     let already = runs.as_ref().is_some_and(|of| of.node == wanted.to);
     if already && starts_next(host) == wanted.to {
+        report.add("look", StepResult::Done, format!("{name} runs already"));
         if !wanted.dry_run && profile::is_old(&host.conf, &host.program) {
             let renewed = profile::install(&host.conf, &host.program);
             let renewed = renewed.map(|()| "the profile is this version's now".to_owned());
-            report.try_step("renew", renewed.map_err(|error| error.to_string()));
+            report.try_step("profile", renewed.map_err(|error| error.to_string()));
         }
-        report.add("look", StepResult::Done, format!("{name} runs already"));
         return Some(());
     }
     let now = runs.as_ref().map_or("no node", |of| of.node.name());

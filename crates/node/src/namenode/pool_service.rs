@@ -22,6 +22,8 @@ struct ServiceState {
     namespace: Option<Namespace>,
     /// The pool of that namespace is this service's alone.
     held: Option<HeldPool>,
+    /// Another name service has it, which may end.
+    held_by_other: bool,
     claim: ActiveNameNode<u64>,
     actors: Vec<Arc<Actor>>,
     /// The newest order about a rolling upgrade that waits or is being carried out.
@@ -53,6 +55,7 @@ impl PoolService {
             state: Mutex::new(ServiceState {
                 namespace: None,
                 held: None,
+                held_by_other: false,
                 claim: ActiveNameNode::new(),
                 actors: Vec::new(),
                 rolling_upgrade_ordered: None,
@@ -126,15 +129,16 @@ impl PoolService {
         self.actors().iter().find_map(|actor| actor.registration())
     }
 
-    /// Whether an actor that was refused should try again: the pool is in use, or another actor
-    /// may still get to use it.
+    /// Whether an actor that was refused should try again: the pool is in use, also by another name
+    /// service, or another actor may still get to use it.
     pub(super) fn should_retry(&self, failed: u64) -> bool {
         if self.stop.is_cancelled() {
             return false;
         }
         let (known, others) = {
             let state = self.state();
-            (state.namespace.is_some(), state.actors.clone())
+            let known = state.namespace.is_some() || state.held_by_other;
+            (known, state.actors.clone())
         };
         let hopeful = |actor: &Arc<Actor>| {
             actor.id != failed && matches!(actor.state().phase, Phase::Connecting | Phase::Running)
@@ -153,7 +157,9 @@ impl PoolService {
             let pools = &self.node.pools;
             let held = pools.hold(&namespace.pool, self.label(), &self.stop);
             // Dropped with this future, and when the pool cannot be used.
-            let held = held.await?;
+            let held = held.await;
+            self.state().held_by_other = held.is_err();
+            let held = held?;
             let spec = namespace.spec();
             let added = self.node.store.add_pool(spec, self.node.start).await;
             added.map_err(|error| {

@@ -213,12 +213,10 @@ impl Session {
         let OpRequest::WriteBlock(write) = request else {
             return None;
         };
-        if !check_token::permits(&self.x, request) {
-            return None;
-        }
         let client = &write.message.header.client_name;
         let thread = self.x.log_writers().thread_for(client)?;
-        Some((thread, self.x.client_place()?))
+        let permitted = check_token::permits(&self.x, request);
+        permitted.then_some((thread, self.x.client_place()?))
     }
 
     /// Carries the last request of a connection out on a thread of its own, or here if none can be

@@ -5,9 +5,10 @@ use hayloft_wire::proto::datanode::{
 };
 use hayloft_wire::proto::hdfs_server::NnHaState;
 
-use super::commands::{Warnings, carried_past, of_kind};
+use super::commands::{carried_past, of_kind};
 use super::fake::{FakeNameNode, Node, POOL, Told, eventually};
 use super::{is_heartbeat, ready};
+use crate::logged_tests::Logged;
 
 const CACHES: [(&str, &str); 2] = [
     ("dfs.datanode.max.locked.memory", "1048576"),
@@ -102,7 +103,7 @@ async fn every_namenode_hears_what_is_cached_and_the_active_one_orders_it() {
 #[tokio::test]
 async fn orders_of_another_pool_or_version_are_named_and_passed_over() {
     let namenode = FakeNameNode::start().await;
-    let warnings = Warnings::default();
+    let warnings = Logged::warnings();
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let node = Node::start(&[&namenode], "50ms", &CACHES);
     ready(&node, &[&namenode]).await;

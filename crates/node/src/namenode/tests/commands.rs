@@ -2,7 +2,6 @@
 //! after it are carried out.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use hayloft_wire::ids::PoolId;
@@ -12,11 +11,10 @@ use hayloft_wire::proto::datanode::{
 };
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, ExtendedBlock, LocatedBlock};
 use hayloft_wire::proto::hdfs_server::{BlockKey, ExportedBlockKeys, RecoveringBlock};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use super::fake::{FakeNameNode, Node, POOL, Told, eventually};
 use super::{invalidate, is_heartbeat, pool, ready};
+use crate::logged_tests::Logged;
 
 pub(super) fn of_kind(kind: DatanodeCommandType) -> DatanodeCommand {
     DatanodeCommand {
@@ -69,47 +67,6 @@ pub(super) fn bandwidth(bandwidth: u64) -> DatanodeCommand {
     }
 }
 
-/// Collects the warnings and errors of the thread, which all tasks of a test share.
-#[derive(Clone, Default)]
-pub(super) struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl Warnings {
-    pub(super) fn that_say(&self, what: &str) -> usize {
-        let lines = self.0.lock().expect("no panic");
-        lines.iter().filter(|line| line.contains(what)).count()
-    }
-}
-
-impl Visit for Warnings {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            self.0.lock().expect("no panic").push(format!("{value:?}"));
-        }
-    }
-}
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
 /// Gives the commands in one answer, then one to delete block 9, and ends when that is done. Checks
 /// that nothing else came of it and that heartbeats go on.
 pub(super) async fn carried_past(
@@ -158,7 +115,7 @@ async fn finalizing_an_upgrade_reaches_the_store_for_the_pool_that_is_meant() {
 #[tokio::test]
 async fn keys_without_block_tokens_do_no_harm() {
     let namenode = FakeNameNode::start().await;
-    let warnings = Warnings::default();
+    let warnings = Logged::warnings();
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let node = started(&namenode).await;
     let keys = vec![
@@ -166,7 +123,7 @@ async fn keys_without_block_tokens_do_no_harm() {
         of_kind(DatanodeCommandType::KeyUpdateCommand),
     ];
     carried_past(&node, &namenode, keys).await;
-    assert_eq!(warnings.that_say(""), 0, "{:?}", warnings.0);
+    assert_eq!(warnings.that_say(""), 0, "{warnings:?}");
 }
 
 fn reconstruction(pool: &str, ids: std::ops::Range<i64>) -> DatanodeCommand {
@@ -189,7 +146,7 @@ fn reconstruction(pool: &str, ids: std::ops::Range<i64>) -> DatanodeCommand {
 #[tokio::test]
 async fn groups_to_reconstruct_are_those_of_the_pool_and_have_a_limit() {
     let namenode = FakeNameNode::start().await;
-    let warnings = Warnings::default();
+    let warnings = Logged::warnings();
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let node = started(&namenode).await;
     let commands = vec![
@@ -228,7 +185,7 @@ fn recovery(blocks: &[(&str, u64)]) -> DatanodeCommand {
 #[tokio::test]
 async fn a_namenode_has_no_blocks_of_another_pool_recovered() {
     let namenode = FakeNameNode::start().await;
-    let warnings = Warnings::default();
+    let warnings = Logged::warnings();
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let node = started(&namenode).await;
     let other = "BP-2-127.0.0.1-2";
@@ -244,7 +201,7 @@ async fn a_namenode_has_no_blocks_of_another_pool_recovered() {
 #[tokio::test]
 async fn a_command_of_a_later_version_is_named_and_passed_over() {
     let namenode = FakeNameNode::start().await;
-    let warnings = Warnings::default();
+    let warnings = Logged::warnings();
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let node = started(&namenode).await;
     let unknown = DatanodeCommand {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hayloft_conf::Configuration;
 
-use super::commands::Warnings;
 use super::fake::{FakeNameNode, Node, Told, eventually};
 use super::{is_heartbeat, pool};
+use crate::logged_tests::Logged;
 use crate::namenode::Phase;
 
 fn registered(namenode: &FakeNameNode) -> usize {
@@ -14,9 +14,9 @@ fn registered(namenode: &FakeNameNode) -> usize {
 }
 
 #[tokio::test]
-async fn a_second_name_service_of_a_pool_is_refused_and_its_end_leaves_the_pool() {
+async fn a_second_name_service_of_a_pool_waits_for_the_end_of_the_first() {
     let (first, second) = (FakeNameNode::start().await, FakeNameNode::start().await);
-    let warnings = Warnings::default();
+    let warnings = Logged::warnings();
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let address = second.addr.to_string();
     let more = [
@@ -26,15 +26,21 @@ async fn a_second_name_service_of_a_pool_is_refused_and_its_end_leaves_the_pool(
     let node = Node::start(&[&first], "50ms", &more);
     let refused = || warnings.that_say("list in dfs.internal.nameservices") == 1;
     eventually("a refusal", refused).await;
-    eventually("its end", || node.services.services().len() == 1).await;
+    let named = |phase: Phase| {
+        let mut actors = node.services.actors().into_iter();
+        let found = actors.find(|actor| actor.phase == phase);
+        found.and_then(|actor| actor.nameservice)
+    };
+    let both = || named(Phase::Running).is_some() && named(Phase::Failed).is_some();
+    eventually("one that serves, one that is told of", both).await;
     // Which of both asked first is not said.
-    let has = node.services.actors()[0].nameservice.clone();
-    let served = match has.as_deref() {
-        Some("ns") => [&first, &second],
+    let has = named(Phase::Running).unwrap_or_default();
+    let waits = named(Phase::Failed).unwrap_or_default();
+    let served = match &*has {
+        "ns" => [&first, &second],
         _ => [&second, &first],
     };
-    let named = format!("the name service {} of", has.unwrap_or_default());
-    assert_eq!(warnings.that_say(&named), 1);
+    assert_eq!(warnings.that_say(&format!("the name service {has} of")), 1);
     eventually("a registration", || registered(served[0]) == 1).await;
     assert_eq!(registered(served[1]), 0);
     // Longer than it takes to forget a pool.
@@ -43,6 +49,15 @@ async fn a_second_name_service_of_a_pool_is_refused_and_its_end_leaves_the_pool(
     eventually("heartbeats", || served[0].count(is_heartbeat) > before + 1).await;
     assert!(node.services.serves(&pool()));
     assert_eq!(*node.store.open.lock().expect("no panic"), [pool()]);
+    let key = format!("dfs.namenode.rpc-address.{waits}");
+    let address = served[1].addr.to_string();
+    let alone = [("dfs.nameservices", &*waits), (&*key, &*address)];
+    let alone = Configuration::from_properties(alone).expect("valid");
+    // It asks each five seconds, as long as is waited for below.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    node.services.refresh(&alone).expect("it names a NameNode");
+    eventually("the other one's turn", || registered(served[1]) == 1).await;
+    assert!(node.services.serves(&pool()));
 }
 
 #[tokio::test]

@@ -9,13 +9,14 @@ use hayloft_wire::ids::{Block, ExtendedBlock};
 use hayloft_wire::proto::hdfs_server::{BlockKey, NnHaState};
 use hayloft_wire::proto::security::Token;
 
-use super::commands::{Warnings, key_update, keys};
+use super::commands::{key_update, keys};
 use super::fake::{FakeNameNode, Node, Told, eventually};
 use super::{pool, ready};
+use crate::logged_tests::Logged;
 use crate::security::{Access, BlockTokens, TokenRefused, TokenSettings};
 
 /// The service is over, its pool has left the store, and the log says `why` once.
-async fn ended(node: &Node, warnings: &Warnings, why: &str) {
+async fn ended(node: &Node, warnings: &Logged, why: &str) {
     let limit = Duration::from_secs(5);
     let end = tokio::time::timeout(limit, node.services.wait_all_ended());
     end.await.expect("the service ends");
@@ -86,7 +87,7 @@ async fn keys_come_with_heartbeats_of_every_namenode() {
 #[tokio::test]
 async fn block_tokens_at_one_namenode_of_two_end_the_pool_of_both() {
     let (plain, strict) = (FakeNameNode::start().await, FakeNameNode::start().await);
-    let warnings = Warnings::default();
+    let warnings = Logged::warnings();
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let node = Node::start(&[&plain, &strict], "50ms", &[]);
     ready(&node, &[&plain, &strict]).await;
@@ -114,7 +115,7 @@ async fn a_namenode_that_turned_block_tokens_off_is_not_served_and_they_are_chec
 #[tokio::test]
 async fn keys_of_block_tokens_in_a_heartbeats_answer_end_a_pool_without_them() {
     let namenode = FakeNameNode::start().await;
-    let warnings = Warnings::default();
+    let warnings = Logged::warnings();
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let node = Node::start(&[&namenode], "50ms", &[]);
     ready(&node, &[&namenode]).await;

@@ -15,6 +15,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hayloft_io::MayWait;
 use hayloft_store::AckHandle;
 use hayloft_wire::checksum::DataChecksum;
 use tokio::time::Instant;
@@ -188,8 +189,8 @@ impl Pipeline<'_> {
             self.disk.set_drained(!received && self.acks.is_some());
             let heard = self.poll_recv_acks(cx)?;
             let sent = self.next.as_mut().is_some_and(|next| next.poll_send(cx));
-            // Before a write that this thread may do itself.
-            let told = !received && self.poll_acknowledge(cx, false)?;
+            // Where this thread may do the write itself, no packet waits for that of the next.
+            let told = !received && MayWait::is_set() && self.poll_acknowledge(cx, false)?;
             let written = self.disk.poll(cx);
             let told = self.poll_acknowledge(cx, received && turn < TURNS)? || told;
             if self.acks.as_ref().is_none_or(ClientAcks::all_sent)
