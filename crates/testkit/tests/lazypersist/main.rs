@@ -7,11 +7,11 @@
 mod tmpfs;
 
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::class;
+use hayloft_testkit::hadoop::{SMALL_JVM_FLAGS, class, repository_root};
 use hayloft_testkit::http;
 use hayloft_testkit::mounts::in_own_namespace;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::suite::{expect_eq, passed};
+use hayloft_testkit::suite::{expect, expect_eq, passed};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec};
 use serde_json::json;
@@ -52,7 +52,8 @@ fn main() -> ExitCode {
             .case("what_was_used_longest_ago_leaves_memory", Lab::evicted)
             .case("a_deleted_file_leaves_nothing", Lab::deleted)
             .case("the_stock_node_takes_over_and_ours_back", Lab::swapped)
-            .case("memory_that_is_empty_at_a_start", Lab::emptied);
+            .case("memory_that_is_empty_at_a_start", Lab::emptied)
+            .case("copies_of_the_stock_node_and_ours", Lab::stock_copies);
         if suite.may_mount_disks("memory_that_is_a_tmpfs") {
             tmpfs::cases(suite);
         }
@@ -194,6 +195,14 @@ impl Lab {
         passed()
     }
 
+    /// Stops the node and has this kind go on with its memory, which rests so many seconds between
+    /// copies.
+    fn hand_over(&mut self, kind: Kind, interval: u64) -> Result<()> {
+        self.cluster.node(0).conf_mut().set(INTERVAL, interval);
+        self.cluster.swap_node(0, kind)?;
+        self.ready()
+    }
+
     /// Waits until the node takes a block, and the NameNode its report: it has registered.
     fn ready(&mut self) -> Result<()> {
         wait::until("a node that takes blocks", SOON, || {
@@ -203,6 +212,43 @@ impl Lab {
             })
         })?;
         self.fs.fs(&["-rm", "-skipTrash", "/probe"]).map(drop)
+    }
+
+    /// As [`swapped`](Self::swapped), with a stock node that has memory: it copies ours, and ours
+    /// serves what it copied, and what it had in memory only. That has no checksums.
+    fn stock_copies(&mut self) -> Result<Outcome> {
+        let native = repository_root().join("target/libhadoop");
+        if !native.join("libhadoop.so").is_file() {
+            let why = "there is no libhadoop: run scripts/fetch-libhadoop";
+            return Ok(Outcome::Skipped(why.into()));
+        }
+        let mut flags: Vec<String> = SMALL_JVM_FLAGS.map(String::from).to_vec();
+        flags.push(format!("-Djava.library.path={}", native.display()));
+        self.cluster.node(0).set_jvm_flags(flags);
+        let files = [("/lazy/ours", 11), ("/lazy/copied", 12), ("/lazy/bare", 13)];
+        let [ours, copied, bare] = files;
+        self.hand_over(Kind::under_test(), NEVER)?;
+        self.put_in_memory(ours.0, ours.1)?;
+        self.hand_over(Kind::Apache, 1)?;
+        self.wait_count(COPIED, 1)?;
+        self.put_in_memory(copied.0, copied.1)?;
+        self.wait_count(COPIED, 2)?;
+        self.hand_over(Kind::under_test(), NEVER)?;
+        self.served("DISK", &[ours, copied])?;
+        self.hand_over(Kind::Apache, NEVER)?;
+        self.put_in_memory(bare.0, bare.1)?;
+        self.hand_over(Kind::under_test(), 1)?;
+        self.served("RAM_DISK", &[bare])?;
+        self.wait_count(COPIED, 1)?;
+        // The stock node goes on with the replica in memory that has a copy; ours with the copy.
+        self.hand_over(Kind::Apache, NEVER)?;
+        self.served("DISK", &[ours, copied])?;
+        self.served("RAM_DISK", &[bare])?;
+        self.hand_over(Kind::under_test(), 1)?;
+        self.served("DISK", &files)?;
+        let verified = self.fs.verify_metas(self.cluster.node(0))?;
+        expect(verified >= files.len(), || format!("{verified} are whole"))?;
+        passed()
     }
 
     fn put_in_memory(&self, path: &str, seed: u64) -> Result<()> {
