@@ -282,16 +282,6 @@ async fn a_bad_sector_costs_one_replica() {
     assert_eq!(node.store.replica_count(), 6);
 }
 
-/// What was begun on the first volume does not wait for the next start.
-async fn nothing_put_aside(node: &Node) {
-    let dir = node.pool_dir().join("tmp/deleting");
-    let began = std::time::Instant::now();
-    while std::fs::read_dir(&dir).expect("there").next().is_some() {
-        assert!(began.elapsed() < Duration::from_secs(10), "{dir:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 /// A volume that refuses a new replica at any of its first steps costs no writer its replica.
 #[tokio::test]
 async fn a_new_replica_goes_where_it_can_be_written() {
@@ -345,8 +335,7 @@ async fn a_new_replica_goes_where_it_can_be_written() {
                 let done = writer.finalize().await.expect("finalizes");
                 assert_eq!(done.block.block.num_bytes, 300_000);
                 faults.clear();
-                assert!(on_first(&node).is_empty(), "step {n}, errno {errno}");
-                nothing_put_aside(&node).await;
+                node.nothing_on_first(&format!("{n}, {errno}")).await;
                 node.check(id, 1001, 300_000).await;
                 let node = node.restart().await;
                 node.check(id, 1001, 300_000).await;

@@ -158,6 +158,18 @@ impl Node {
         check_reader(&reader, len).await;
     }
 
+    /// No replica is on the first volume, and what was begun there waits for no start.
+    async fn nothing_on_first(&self, when: &str) {
+        let (_, replicas) = self.store.block_report(&pool()).swap_remove(0);
+        assert!(replicas.is_empty(), "{when}");
+        let dir = self.pool_dir().join("tmp/deleting");
+        let began = std::time::Instant::now();
+        while std::fs::read_dir(&dir).expect("there").next().is_some() {
+            assert!(began.elapsed() < Duration::from_secs(10), "{dir:?}, {when}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     fn pool_dir(&self) -> PathBuf {
         self.dir.path().join("data0/current").join(pool().as_str())
     }

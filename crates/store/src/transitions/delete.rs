@@ -279,8 +279,8 @@ pub(crate) async fn discard_copy(
 }
 
 /// Deletes files at `place` that were never counted as used, as a replica that could not be begun
-/// leaves them. Where the lanes are behind, the next start removes them: a new replica does not wait
-/// for the deletes of a disk that did not take it.
+/// leaves them. Where the lanes are behind, the next start removes them: a new replica waits for no
+/// deletes of a disk that did not take it.
 pub(crate) async fn discard_uncounted(
     store: &StoreState,
     pool: &Pool,
