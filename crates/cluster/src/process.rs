@@ -182,7 +182,9 @@ impl Process {
         }
     }
 
-    /// Sends a signal. A process that has ended already is not an error.
+    /// Sends a signal. A process that has ended already is not an error. After SIGSTOP it returns
+    /// when each thread is stopped: one takes the signal when it next runs, and others go on till
+    /// then. A thread that waits for a disk may take a second.
     ///
     /// # Errors
     /// [`ClusterError::Process`] when the kernel refuses.
@@ -195,7 +197,21 @@ impl Process {
             .and_then(rustix::process::Pid::from_raw);
         let pid = pid.ok_or_else(|| self.error("has no usable process id"))?;
         rustix::process::kill_process(pid, signal)
-            .map_err(|e| self.error(format!("{signal:?}: {e}")))
+            .map_err(|e| self.error(format!("{signal:?}: {e}")))?;
+        let sent = Instant::now();
+        while signal == Signal::STOP && !self.is_stopped() && sent.elapsed().as_secs() < 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Whether no thread of it runs.
+    fn is_stopped(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        threads.into_iter().flatten().flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" T"))
+        })
     }
 
     /// Waits for the end, at most `limit`.

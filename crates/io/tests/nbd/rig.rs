@@ -107,6 +107,12 @@ impl Rig {
         let pid = self.server.as_ref().expect("runs").id().to_string();
         let sent = Command::new("kill").args([signal, &pid]).status();
         assert!(sent.expect("kill is there").success());
+        let began = Instant::now();
+        // One thread takes the signal when it next runs; until then the others go on.
+        while signal == "-STOP" && !all_stopped(&pid) {
+            assert!(began.elapsed() < Duration::from_secs(20), "nbdkit goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The engine's name, for a server at `socket`.
@@ -139,6 +145,15 @@ impl Rig {
         let opened = engine.open(&path, OpenMode::CreateNew, CLASS);
         opened.await.expect("opens")
     }
+}
+
+/// Whether each thread of a process is stopped.
+fn all_stopped(pid: &str) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" T"))
+    })
 }
 
 pub async fn write(file: &Arc<dyn EngineFile>, at: u64) -> Result<(), IoError> {
