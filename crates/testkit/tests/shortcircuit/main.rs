@@ -1,11 +1,12 @@
 //! Short-circuit reads by stock clients with libhadoop, and what ends them. [`local_client`]: one
-//! that attacks; [`zero_copy`]: those that map. Skipped where
-//! `scripts/fetch-libhadoop` has not made a libhadoop.
+//! that attacks; [`zero_copy`]: those that map; [`without_files`]: replicas that the node alone
+//! reads. Skipped where `scripts/fetch-libhadoop` has not made a libhadoop.
 //!
 //! Apache's node as the node under test needs that library too: `HAYLOFT_LAB_PEER=apache` and
 //! `JAVA_TOOL_OPTIONS=-Djava.library.path=.../target/libhadoop`.
 
 mod local_client;
+mod without_files;
 mod zero_copy;
 
 use hayloft_testkit::error::Result;
@@ -15,7 +16,7 @@ use hayloft_testkit::node::Kind;
 use hayloft_testkit::process_usage::{self, Usage};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::security::Token;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
             .case("killed_clients_leave_nothing", Lab::killed)
             .case("a_killed_stock_client_leaves_nothing", Lab::killed_jvm)
             .case("the_socket_goes_and_comes_with_the_node", Lab::restarts);
+        without_files::cases(suite);
         Ok(())
     })
 }
@@ -77,9 +79,13 @@ fn with_libhadoop() -> Vec<String> {
 
 impl Lab {
     fn start() -> Result<Self> {
+        Self::with(NodeSpec::new(Kind::under_test()))
+    }
+
+    fn with(node: NodeSpec) -> Result<Self> {
         let sockets = scratch("sc-")?;
         let cluster = Cluster::builder("shortcircuit")
-            .nodes(1, Kind::under_test())
+            .node(node)
             .conf("dfs.replication", 1)
             .conf("dfs.blocksize", BLOCK)
             .conf("dfs.client.read.shortcircuit", true)
@@ -226,30 +232,27 @@ impl Lab {
         passed()
     }
 
-    fn block_of(&self, path: &str) -> Result<ExtendedBlock> {
-        let BlockOnNode {
-            id,
-            generation,
-            pool,
-            ..
-        } = self.fs.blocks(path)?.remove(0);
-        let wrong = |e| TestkitError::Expectation(format!("{pool}: {e}"));
-        let pool = PoolId::new(pool.as_str()).map_err(wrong)?;
-        Ok(ExtendedBlock::new(pool, Block::new(id, generation, 0)))
+    fn blocks_of(&self, path: &str) -> Result<Vec<ExtendedBlock>> {
+        let named = |block: BlockOnNode| {
+            let wrong = |e| TestkitError::Expectation(format!("{}: {e}", block.pool));
+            let pool = PoolId::new(block.pool.as_str()).map_err(wrong)?;
+            let number = Block::new(block.id, block.generation, 0);
+            Ok(ExtendedBlock::new(pool, number))
+        };
+        self.fs.blocks(path)?.into_iter().map(named).collect()
     }
 
-    /// A block, and a request for its files.
+    fn block_of(&self, path: &str) -> Result<ExtendedBlock> {
+        Ok(self.blocks_of(path)?.remove(0))
+    }
+
+    /// A request for the files of the first block.
     fn request(
         &self,
         path: &str,
         slot: Option<pb::ShortCircuitShmSlot>,
     ) -> Result<pb::OpRequestShortCircuitAccess> {
-        Ok(pb::OpRequestShortCircuitAccess {
-            header: transfer::base_header(&self.block_of(path)?, Token::default()),
-            max_version: 1,
-            slot_id: slot,
-            supports_receipt_verification: Some(true),
-        })
+        Ok(request_for(&self.block_of(path)?, slot))
     }
 
     fn wrong_slots(&mut self) -> Result<Outcome> {
@@ -423,6 +426,18 @@ impl Lab {
         // Clients that saw it gone would not ask for ten minutes.
         self.fs = self.cluster.driver_with_flags(with_libhadoop())?;
         self.reads()
+    }
+}
+
+fn request_for(
+    block: &ExtendedBlock,
+    slot: Option<pb::ShortCircuitShmSlot>,
+) -> pb::OpRequestShortCircuitAccess {
+    pb::OpRequestShortCircuitAccess {
+        header: transfer::base_header(block, Token::default()),
+        max_version: 1,
+        slot_id: slot,
+        supports_receipt_verification: Some(true),
     }
 }
 
