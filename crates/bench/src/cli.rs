@@ -3,6 +3,7 @@
 use super::encryption::BenchCipher;
 use super::fair::origin::today;
 use super::fair::stock::Medium;
+use super::local_read::libhadoop;
 use super::results::PublishedRuns;
 use super::rows::{self, BenchRow};
 use super::targets::BenchTargets;
@@ -172,12 +173,8 @@ impl BenchArgs {
         })
     }
 
-    fn options(
-        self,
-        targets: &BenchTargets,
-        words: &[String],
-        progress: Arc<dyn Fn(&str) + Send + Sync>,
-    ) -> Result<BenchOptions> {
+    /// Those that were asked for and can be measured here; `progress` is told why others cannot.
+    fn rows(&self, targets: &BenchTargets, progress: &dyn Fn(&str)) -> Vec<BenchRow> {
         let wanted = |row: &BenchRow| {
             let only = self.only.as_deref();
             (!self.targets || targets.concern(*row))
@@ -189,6 +186,22 @@ impl BenchArgs {
             let plain = plain.filter(|row| row.cipher.is_none());
             rows.extend(plain.filter_map(|row| row.encrypted(*cipher)));
         }
+        if let Err(why) = libhadoop()
+            && rows.iter().any(|row| row.workload.needs_libhadoop())
+        {
+            progress(&format!("rows of local reads are left out: {why}"));
+            rows.retain(|row| !row.workload.needs_libhadoop());
+        }
+        rows
+    }
+
+    fn options(
+        self,
+        targets: &BenchTargets,
+        words: &[String],
+        progress: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<BenchOptions> {
+        let rows = self.rows(targets, progress.as_ref());
         if rows.is_empty() && self.blocks == 0 {
             return Err(TestkitError::Talk("no row fits: see --list".into()));
         }

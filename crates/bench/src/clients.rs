@@ -12,16 +12,16 @@ use hayloft_testkit::load::{
     run_read,
 };
 use hayloft_testkit::machine;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Clients that create small files.
-const SMALL_CLIENTS: usize = 4;
+pub(super) const SMALL_CLIENTS: usize = 4;
 /// Files each of them creates.
-const SMALL_FILES: usize = 150;
+pub(super) const SMALL_FILES: usize = 150;
 const SMALL_BYTES: u64 = 10_000;
 
 /// How long the Java client waits before it asks again whether a file is complete, ms; 400 unless
@@ -271,7 +271,12 @@ impl Run<'_> {
         run_pread(&self.rig.data, preads, &blocks)
     }
 
-    fn java(&self, operation: &str, request: serde_json::Value) -> Result<LoadOutcome> {
+    fn java(&self, operation: &str, request: Value) -> Result<LoadOutcome> {
+        Ok(outcome_of(&self.ask_java(operation, request)?))
+    }
+
+    /// What the Java client says of an operation whose bytes were right.
+    pub(super) fn ask_java(&self, operation: &str, request: Value) -> Result<Value> {
         let missing = || TestkitError::Talk("the Java client does not run".into());
         let answer = self
             .rig
@@ -283,15 +288,20 @@ impl Run<'_> {
             let problem = format!("{operation}: bytes differ from what was written");
             return Err(TestkitError::Expectation(problem));
         }
-        let mut outcome = LoadOutcome::default();
-        outcome.tally.bytes = answer["bytes"].as_u64().unwrap_or(0);
-        for micros in answer["micros"].as_array().into_iter().flatten() {
-            let micros = Duration::from_micros(micros.as_u64().unwrap_or(u64::MAX));
-            outcome.tally.count(0, micros);
-        }
-        outcome.took = Duration::from_nanos(answer["nanos"].as_u64().unwrap_or(u64::MAX));
-        Ok(outcome)
+        Ok(answer)
     }
+}
+
+/// Bytes and times of an answer of the Java client.
+pub(super) fn outcome_of(answer: &Value) -> LoadOutcome {
+    let mut outcome = LoadOutcome::default();
+    outcome.tally.bytes = answer["bytes"].as_u64().unwrap_or(0);
+    for micros in answer["micros"].as_array().into_iter().flatten() {
+        let micros = Duration::from_micros(micros.as_u64().unwrap_or(u64::MAX));
+        outcome.tally.count(0, micros);
+    }
+    outcome.took = Duration::from_nanos(answer["nanos"].as_u64().unwrap_or(u64::MAX));
+    outcome
 }
 
 pub(super) fn file(dir: &str, number: usize, len: u64, nodes: &[String]) -> FileSpec {

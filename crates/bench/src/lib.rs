@@ -16,7 +16,8 @@
 //! - `measure`, [`trace`], [`limits`]: how it is measured;
 //! - [`record`], [`results`], [`marks`], [`verdicts`], `cells`, [`page`], [`published`]: what is
 //!   left of it;
-//! - `start`: start-up with many blocks; [`encryption`]: rows with encrypted data;
+//! - `start`: start-up with many blocks; [`encryption`]: rows with encrypted data; [`local_read`],
+//!   `local`: rows in which a client reads by itself;
 //! - [`cli`]: the command.
 
 mod bare;
@@ -28,6 +29,8 @@ pub mod fair;
 pub mod figures;
 mod interrupt;
 pub mod limits;
+mod local;
+pub mod local_read;
 pub mod marks;
 mod measure;
 pub mod names;
@@ -55,7 +58,7 @@ use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::machine;
 use hayloft_testkit::modelled::{self, ModelledDisk};
 use record::BenchRecord;
-use rig::{Rig, RunDevice};
+use rig::{Rig, RigKind, RunDevice};
 use rows::{BenchRow, BenchWorkload, Client};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -138,9 +141,8 @@ fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
                 if interrupt::asked() {
                     break;
                 }
-                let cipher = rig.cipher.map(|cipher| format!(", {cipher}"));
-                let what = cipher.unwrap_or_default();
-                (options.progress)(&format!("round {} of {}{what}", round + 1, options.rounds));
+                let (what, rounds) = (rig.kind.name(), options.rounds);
+                (options.progress)(&format!("round {} of {rounds}, {what}", round + 1));
                 let mut run = work::Run {
                     options,
                     rig,
@@ -174,22 +176,22 @@ fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
     Ok(())
 }
 
-/// A cluster for the rows in clear, and one for those of each cipher: a NameNode encrypts all data
-/// or none. They run at the same time, and one of them works.
+/// A cluster for the rows in clear, one for those of each cipher, and one for those that need
+/// libhadoop. They run at the same time, and one of them works.
 fn rigs(options: &BenchOptions, base: &std::path::Path) -> Result<Vec<Rig>> {
-    let ciphers: BTreeSet<Option<BenchCipher>> =
-        options.rows.iter().map(|row| row.cipher).collect();
-    let start = |cipher| {
-        let of_rig = || options.rows.iter().filter(move |row| row.cipher == cipher);
+    let kinds: BTreeSet<RigKind> = options.rows.iter().map(RigKind::of).collect();
+    let start = |kind: RigKind| {
+        let fits = move |row: &&BenchRow| RigKind::of(row) == kind;
+        let of_rig = || options.rows.iter().filter(fits);
         let pipelines = of_rig().any(|row| row.workload == BenchWorkload::Replicated);
         let java = of_rig().any(|row| row.client == Client::Java);
-        let name = cipher.map_or("clear", BenchCipher::name);
+        let name = kind.name();
         (options.progress)(&format!(
             "starting the NameNode, the nodes and the clients: {name}"
         ));
-        Rig::start(options, base, cipher, pipelines, java)
+        Rig::start(options, base, kind, pipelines, java)
     };
-    ciphers.into_iter().map(start).collect()
+    kinds.into_iter().map(start).collect()
 }
 
 /// Bytes of a modelled disk; the file behind it is sparse.
@@ -247,6 +249,10 @@ fn begin(options: &BenchOptions) -> BenchRecord {
     if ciphers.any(|cipher| cipher.divisor() > 1) {
         let text = "a sixteenth of the data of other rows";
         conditions.insert("rows of SASL's own ciphers".into(), text.into());
+    }
+    if options.rows.iter().any(|row| RigKind::of(row).local) {
+        let text = "rows local-, tcp-, descriptors and zero-copy-: stock node and client";
+        conditions.insert("libhadoop".into(), text.into());
     }
     if let Some(network) = &options.network {
         conditions.insert("network".into(), network.clone());

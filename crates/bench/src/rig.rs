@@ -3,12 +3,15 @@
 use super::BenchOptions;
 use super::encryption::BenchCipher;
 use super::fair::stock::{BLOCK_MIB, client_flags, jvm_flags};
+use super::local_read::{jvm_flag, nodes_conf};
 use super::names::NameNodeClient;
 use super::peers::{BEFORE, Peer};
+use super::rows::BenchRow;
 use super::trace::Tracer;
 use hayloft_testkit::cluster::Cluster;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::load::Data;
 use hayloft_testkit::machine;
 use hayloft_testkit::machine::{Device, ReadaheadGuard};
@@ -35,19 +38,62 @@ pub(super) struct Seat {
     pub(super) nodes: Vec<usize>,
 }
 
+/// What all nodes and clients of a rig are configured for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RigKind {
+    /// What encrypts their data: a NameNode encrypts all or none.
+    pub(super) cipher: Option<BenchCipher>,
+    /// Whether stock nodes and the Java client have libhadoop, and nodes domain sockets. Rows of
+    /// other rigs stay what they were before there were such.
+    pub(super) local: bool,
+}
+
+impl RigKind {
+    /// Of the rig that a row is done in.
+    pub(super) fn of(row: &BenchRow) -> Self {
+        Self {
+            cipher: row.cipher,
+            local: row.workload.needs_libhadoop(),
+        }
+    }
+
+    /// Configuration of all, with the directory of the nodes' sockets if they have some.
+    fn conf(self, sockets: Option<&tempfile::TempDir>) -> Vec<(&'static str, String)> {
+        let encrypted = self.cipher.iter().flat_map(|cipher| cipher.conf());
+        let encrypted = encrypted.map(|(key, value)| (key, value.to_owned()));
+        let local = sockets.iter().flat_map(|dir| nodes_conf(dir.path()));
+        encrypted.chain(local).collect()
+    }
+
+    /// What the JVMs of stock nodes and of the client get beside what all get.
+    fn jvm_flags(self) -> Result<Vec<String>> {
+        let flag = self.local.then(jvm_flag).transpose();
+        Ok(flag.map_err(TestkitError::Talk)?.into_iter().collect())
+    }
+
+    /// In a word or two.
+    pub(super) fn name(self) -> &'static str {
+        match (self.cipher, self.local) {
+            (Some(cipher), _) => cipher.name(),
+            (None, true) => "with libhadoop",
+            (None, false) => "clear",
+        }
+    }
+}
+
 /// Everything that runs. Dropping it ends all of it and removes its files.
 #[derive(Debug)]
 pub(super) struct Rig {
     // Dropped in this order: processes before their directories.
     pub(super) driver: Option<Driver>,
-    /// What encrypts the data of all its clients and nodes.
-    pub(super) cipher: Option<BenchCipher>,
+    pub(super) kind: RigKind,
     namenode: String,
     pub(super) names: NameNodeClient,
     cluster: Option<Cluster>,
     pub(super) seats: Vec<Seat>,
     pub(super) data: Data,
     disk: tempfile::TempDir,
+    _sockets: Option<tempfile::TempDir>,
 }
 
 /// The device below all nodes of a run: one for all rigs, because the kernel traces it once.
@@ -89,7 +135,7 @@ impl Rig {
     pub(super) fn start(
         options: &BenchOptions,
         base: &Path,
-        cipher: Option<BenchCipher>,
+        kind: RigKind,
         pipelines: bool,
         java: bool,
     ) -> Result<Self> {
@@ -106,9 +152,12 @@ impl Rig {
             // One peer at a time works: its load is above average by design.
             .conf("dfs.namenode.redundancy.considerLoad", false)
             .conf("dfs.namenode.fs-limits.min-block-size", 512);
-        for (key, value) in cipher.iter().flat_map(|cipher| cipher.conf()) {
+        // Below no directory that others may write: nodes refuse to have a socket there.
+        let sockets = kind.local.then(|| scratch("sc-")).transpose()?;
+        for (key, value) in kind.conf(sockets.as_ref()) {
             builder = builder.conf(key, value);
         }
+        let native = kind.jvm_flags()?;
         let mut seats = Vec::new();
         let mut index = 0;
         for name in &options.peers {
@@ -117,7 +166,8 @@ impl Rig {
                 let volume = VolumeSpec::at(disk.path().join(format!("{name}-{copy}")));
                 let mut spec = NodeSpec::new(peer.kind).volumes(vec![volume]);
                 spec.conf = peer.conf.clone();
-                spec.jvm_flags = Some([jvm_flags(), options.jvm_flags.clone()].concat());
+                let flags = [jvm_flags(), native.clone(), options.jvm_flags.clone()];
+                spec.jvm_flags = Some(flags.concat());
                 if name == BEFORE {
                     spec.binary.clone_from(&options.before);
                 }
@@ -131,17 +181,18 @@ impl Rig {
         let namenode = cluster.namenode(0).rpc();
         let names = NameNodeClient::new(&namenode)?;
         let driver = java
-            .then(|| cluster.driver_with_flags(client_flags()))
+            .then(|| cluster.driver_with_flags([client_flags(), native].concat()))
             .transpose()?;
         Ok(Self {
             driver,
-            cipher,
+            kind,
             namenode,
             names,
             cluster: Some(cluster),
             seats,
             data: Data::new(),
             disk,
+            _sockets: sockets,
         })
     }
 
@@ -292,4 +343,25 @@ fn room(options: &BenchOptions, dir: &Path, copies: usize) -> Result<()> {
         free >> 30,
         (wanted >> 30) + 1
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::Client;
+
+    #[test]
+    fn only_rows_that_need_libhadoop_get_it_and_sockets() {
+        let kind = |name| RigKind::of(&BenchRow::named(name, Client::Java).expect("a row"));
+        let (clear, local) = (kind("warm-1"), kind("local-warm-1"));
+        assert_eq!((kind("descriptors"), kind("tcp-warm-1")), (local, local));
+        assert!(clear != local && kind("warm-1-aes") != clear && !kind("warm-1-aes").local);
+        assert_eq!(clear.conf(None), []);
+        assert!(clear.jvm_flags().expect("none").is_empty());
+        let sockets = tempfile::tempdir().expect("a directory");
+        let conf = local.conf(Some(&sockets));
+        let path = sockets.path().join("dn._PORT").display().to_string();
+        assert!(conf.contains(&("dfs.domain.socket.path", path)), "{conf:?}");
+        assert!(conf.contains(&("dfs.client.read.shortcircuit", "true".into())));
+    }
 }

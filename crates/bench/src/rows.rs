@@ -1,6 +1,7 @@
 //! What can be measured, by name.
 
 use super::encryption::BenchCipher;
+use super::local_read::LocalRead;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -33,6 +34,13 @@ pub enum BenchWorkload {
     PromptSmallFiles,
     /// One writer through a pipeline of three nodes.
     Replicated,
+    /// Reads by the Java client with libhadoop.
+    Local {
+        /// What it reads.
+        read: LocalRead,
+        /// Whether over TCP, or by itself from files that the node passes.
+        tcp: bool,
+    },
     /// The device by itself, and loopback TCP.
     Limits,
     /// Start-up with many blocks.
@@ -97,6 +105,7 @@ impl fmt::Display for BenchWorkload {
             Self::SmallFiles => f.write_str("small-files"),
             Self::PromptSmallFiles => f.write_str("small-files-prompt"),
             Self::Replicated => f.write_str("replicated-3"),
+            Self::Local { read, tcp } => f.write_str(read.row(*tcp)),
             Self::Limits => f.write_str("limits"),
             Self::Start => f.write_str("start"),
         }
@@ -135,6 +144,7 @@ impl BenchWorkload {
             Self::SmallFiles => "files of 10 KB created by 4 clients".into(),
             Self::PromptSmallFiles => "the same, refused closes repeated after 10 ms".into(),
             Self::Replicated => "one writer, replication 3".into(),
+            Self::Local { read, tcp } => read.about(tcp),
             Self::Limits => "the device by O_DIRECT, loopback TCP".into(),
             Self::Start => "start with many blocks (not in a run without --blocks)".into(),
         }
@@ -167,6 +177,7 @@ impl BenchWorkload {
         match self {
             Self::Write(n) | Self::Cold(n) | Self::Warm(n) => Some(n),
             Self::ReadBack | Self::Replicated => Some(1),
+            Self::Local { read, .. } if !read.counts_operations() => Some(1),
             _ => None,
         }
     }
@@ -174,15 +185,24 @@ impl BenchWorkload {
     /// Whether it counts operations: their latency matters, not the bytes.
     #[must_use]
     pub const fn counts_operations(self) -> bool {
-        matches!(
-            self,
-            Self::Pread(_)
-                | Self::Hflush
-                | Self::Hflushed(_)
-                | Self::Hsynced(_)
-                | Self::SmallFiles
-                | Self::PromptSmallFiles
-        )
+        match self {
+            Self::Local { read, .. } => read.counts_operations(),
+            _ => matches!(
+                self,
+                Self::Pread(_)
+                    | Self::Hflush
+                    | Self::Hflushed(_)
+                    | Self::Hsynced(_)
+                    | Self::SmallFiles
+                    | Self::PromptSmallFiles
+            ),
+        }
+    }
+
+    /// Whether the stock node and the client have libhadoop.
+    #[must_use]
+    pub const fn needs_libhadoop(self) -> bool {
+        matches!(self, Self::Local { .. })
     }
 
     /// What of the raw device may bound it.
@@ -219,11 +239,11 @@ impl BenchRow {
     }
 
     /// The same row with a cipher, if its client has that: hdfs-native has no RC4, the load client
-    /// none at all.
+    /// none at all. Files that are passed are read in clear.
     #[must_use]
     pub fn encrypted(self, cipher: BenchCipher) -> Option<Self> {
         let has_it = match self.client {
-            Client::Java => true,
+            Client::Java => !self.workload.needs_libhadoop(),
             Client::HdfsNative => cipher != BenchCipher::Rc4,
             Client::Load | Client::None => false,
         };
@@ -279,6 +299,10 @@ pub(super) enum Stage {
     Logs,
     SmallFiles(Client),
     Replicated(Client),
+    /// One file that the Java client reads by itself, and over TCP.
+    Local,
+    /// Small files whose descriptors it asks for.
+    Descriptors,
 }
 
 /// In the order of a round.
@@ -299,7 +323,7 @@ pub(super) fn stages() -> Vec<Stage> {
         Stage::Mixed,
         Stage::Hflush,
     ];
-    stages.push(Stage::Logs);
+    stages.extend([Stage::Logs, Stage::Local, Stage::Descriptors]);
     stages.extend(only_load);
     stages
 }
@@ -330,6 +354,18 @@ impl Stage {
             ),
             Self::SmallFiles(client) => (client, vec![BenchWorkload::SmallFiles]),
             Self::Replicated(client) => (client, vec![BenchWorkload::Replicated]),
+            Self::Local => {
+                // TCP first: a client that reads by itself fills the page cache.
+                let ways = [true, false].into_iter();
+                let reads = |tcp| LocalRead::of_a_file(tcp).map(move |read| (read, tcp));
+                let reads = ways.flat_map(reads);
+                let rows = reads.map(|(read, tcp)| BenchWorkload::Local { read, tcp });
+                (Client::Java, rows.collect())
+            }
+            Self::Descriptors => {
+                let (read, tcp) = (LocalRead::Descriptors, false);
+                (Client::Java, vec![BenchWorkload::Local { read, tcp }])
+            }
         };
         let row = |workload| BenchRow::new(workload, client);
         workloads.into_iter().map(row).collect()
@@ -393,5 +429,11 @@ mod tests {
         assert_eq!(row.to_string(), "cold-4-aes/hdfs-native");
         assert_eq!(BenchRow::named("cold-4-rc4", Client::HdfsNative), None);
         assert_eq!(BenchRow::named("write-1-aes", Client::Load), None);
+        assert_eq!(BenchRow::named("local-warm-1-aes", Client::Java), None);
+        let of_a_file = Stage::Local.rows();
+        let of_a_file: Vec<String> = of_a_file.iter().map(BenchRow::name).collect();
+        let tcp = "tcp-cold-1 tcp-warm-1 tcp-pread-1";
+        let alone = "local-cold-1 local-warm-1 local-pread-1 zero-copy-warm-1";
+        assert_eq!(of_a_file.join(" "), format!("{tcp} {alone}"));
     }
 }

@@ -168,13 +168,20 @@ impl BenchTargets {
         })
     }
 
-    /// Whether a target for real disks depends on the row, or on the limits.
+    /// Whether a target for real disks judges the row, or compares another with it; the limits are
+    /// wanted always.
     #[must_use]
     pub fn concern(&self, row: BenchRow) -> bool {
         let name = row.name();
         let mut real = self.targets.iter().filter(|target| !target.modelled);
         row.client == Client::None
-            || real.any(|target| target.row == name && target.clients.contains(&row.client))
+            || real.any(|target| {
+                let beside = match &target.against {
+                    Against::Row(beside) | Against::Above(beside) => *beside == name,
+                    _ => false,
+                };
+                (target.row == name || beside) && target.clients.contains(&row.client)
+            })
     }
 }
 
@@ -273,6 +280,8 @@ mod tests {
         let concerned = |name, client| own.concern(BenchRow::named(name, client).expect("a row"));
         assert!(concerned("write-1", Client::Java) && concerned("limits", Client::None));
         assert!(!concerned("mixed", Client::Load));
+        // Another row is compared with it.
+        assert!(concerned("tcp-cold-1", Client::Java) && !concerned("tcp-pread-1", Client::Java));
     }
 
     #[test]

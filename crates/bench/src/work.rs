@@ -5,7 +5,7 @@ use super::figures::{Figure, Figures};
 use super::limits::{Device, LIMIT};
 use super::measure::Watch;
 use super::record::{BenchRecord, BenchSample, WarmUp};
-use super::rig::Rig;
+use super::rig::{Rig, RigKind};
 use super::rows::{BenchRow, BenchWorkload, Client, Stage, stages};
 use super::trace::Tracer;
 use super::{BenchOptions, interrupt, limits, peers};
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Bytes of a positional read.
-const PREAD_BYTES: u64 = 64 << 10;
+pub(super) const PREAD_BYTES: u64 = 64 << 10;
 
 /// Memory that is warmed before a row, bytes: the upper one takes ten seconds where the host has to
 /// find all of it.
@@ -72,7 +72,7 @@ impl Run<'_> {
 
     fn wants(&self, workload: BenchWorkload) -> bool {
         let mut rows = self.options.rows.iter();
-        rows.any(|row| row.workload == workload && row.cipher == self.rig.cipher)
+        rows.any(|row| row.workload == workload && RigKind::of(row) == self.rig.kind)
     }
 
     /// One peer's turn; whether there are files now.
@@ -80,9 +80,10 @@ impl Run<'_> {
         let peer = &self.rig.seats[seat].peer;
         let mut rows = stage.rows();
         for row in &mut rows {
-            row.cipher = self.rig.cipher;
+            row.cipher = self.rig.kind.cipher;
         }
         rows.retain(|row| self.options.rows.contains(row) && peer.takes_part(row.workload));
+        rows.retain(|row| RigKind::of(row) == self.rig.kind);
         if rows.is_empty() || (stage.nodes() > self.rig.seats[seat].nodes.len()) {
             return Ok(false);
         }
@@ -250,6 +251,9 @@ impl Run<'_> {
                     check: Check::Bytes,
                 };
                 self.measured(row, seat, |run| run.pread(row.client, ready, &preads))
+            }
+            BenchWorkload::Local { read, tcp } => {
+                self.local_row(row, (read, tcp), seat, dir, bytes, files)
             }
             BenchWorkload::Mixed => self.mixed(row, seat, dir, bytes / 4),
             BenchWorkload::Hflush => self.hflush(row, seat, dir, bytes / 4),

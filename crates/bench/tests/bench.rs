@@ -2,6 +2,7 @@
 
 use hayloft_bench::encryption::BenchCipher;
 use hayloft_bench::figures::Figure;
+use hayloft_bench::local_read::{LocalRead, libhadoop};
 use hayloft_bench::record::{BenchRecord, MarkReason};
 use hayloft_bench::rows::{self, BenchRow, BenchWorkload, Client};
 use hayloft_bench::targets::BenchTargets;
@@ -120,9 +121,17 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
                 | BenchWorkload::Pread(_)
                 | BenchWorkload::ReadBack
                 | BenchWorkload::Mixed
+                | BenchWorkload::Local {
+                    read: LocalRead::Cold | LocalRead::Pread,
+                    ..
+                }
         )
     };
     let mut rows = rows::all();
+    if let Err(why) = libhadoop() {
+        println!("rows of local reads are left out: {why}");
+        rows.retain(|row| !row.workload.needs_libhadoop());
+    }
     // O_DIRECT is a matter of the file system, and has a test of its own.
     rows.retain(|row| row.client != Client::None && (cold || !needs_root(row.workload)));
     let (disk, out) = (dir.join("disk"), dir.join("out"));

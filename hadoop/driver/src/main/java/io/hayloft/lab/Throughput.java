@@ -4,9 +4,12 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -16,8 +19,12 @@ import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FutureDataInputStreamBuilder;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.ReadOption;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
+import org.apache.hadoop.hdfs.ReadStatistics;
+import org.apache.hadoop.hdfs.client.HdfsDataInputStream;
+import org.apache.hadoop.io.ElasticByteBufferPool;
 import org.apache.hadoop.net.NetUtils;
 
 /** Concurrent streams with figures, for benchmarks. Stream i uses file {@code path/s<i>}. */
@@ -27,6 +34,7 @@ final class Throughput {
   void register(Map<String, LabDriver.Operation> operations) {
     operations.put("writeStreams", this::write);
     operations.put("readStreams", this::read);
+    operations.put("preads", this::preads);
     operations.put("createFiles", this::create);
     operations.put("writeLogs", this::log);
   }
@@ -143,13 +151,14 @@ final class Throughput {
 
   /**
    * Arguments: path, streams, buffer (bytes of a call: a divisor or a multiple of a MiB), policy
-   * (of openFile), pread (calls with a position). Results: bytes, nanos, equal (every byte as
-   * written).
+   * (of openFile), pread (calls with a position), mapped (maps of the node's files, without
+   * checksums). Results: bytes, nanos, equal (every byte as written), and those of {@link #count}.
    */
   private void read(ObjectNode request, ObjectNode answer) throws Exception {
     int buffer = (int) Request.number(request, "buffer", BUFFER_BYTES);
     String policy = request.path("policy").asText("");
     boolean pread = request.path("pread").asBoolean(false);
+    boolean mapped = request.path("mapped").asBoolean(false);
     byte[] expected = expected(buffer);
     answer.put("equal", true);
     try (FileSystem fs = Request.openAny(request)) {
@@ -159,21 +168,109 @@ final class Throughput {
         boolean equal = true;
         Path path = new Path(Request.path(request), "s" + stream);
         try (FSDataInputStream in = open(fs, path, policy)) {
+          if (mapped) {
+            ByteBuffer got;
+            while ((got = map(in, buffer - (int) (total % buffer))) != null) {
+              int from = (int) (total % expected.length);
+              equal &= got.equals(ByteBuffer.wrap(expected, from, got.remaining()));
+              total += got.remaining();
+              in.releaseBuffer(got);
+            }
+          }
           int got;
-          while ((got = fill(in, pread, total, data)) > 0) {
+          while (!mapped && (got = fill(in, pread, total, data)) > 0) {
             int from = (int) (total % expected.length);
             equal &= java.util.Arrays.mismatch(data, 0, got, expected, from, from + got) < 0;
             total += got;
           }
+          count(in, answer);
         }
-        if (!equal) {
-          synchronized (answer) {
-            answer.put("equal", false);
-          }
-        }
+        differs(!equal, answer);
         return total;
       });
     }
+  }
+
+  /**
+   * Reads at random multiples of {@code bytes}, one after the other in each stream. Arguments:
+   * path, streams, files (of each, {@code c<stream>/s<i>}; without it one, {@code s<stream>}), ops
+   * (of each), bytes (a divisor of a MiB). The files are open before the time begins. Results:
+   * bytes, nanos, micros (of each read), equal, and those of {@link #count}.
+   */
+  private void preads(ObjectNode request, ObjectNode answer) throws Exception {
+    int bytes = (int) Request.number(request, "bytes", 64 << 10);
+    int ops = (int) Request.number(request, "ops", 1);
+    byte[] expected = expected(bytes);
+    ArrayNode micros = answer.putArray("micros");
+    answer.put("equal", true);
+    List<List<FSDataInputStream>> open = new ArrayList<>();
+    try (FileSystem fs = Request.openAny(request)) {
+      for (int stream = 0; stream < Request.number(request, "streams", 1); stream++) {
+        open.add(new ArrayList<>());
+        long files = Request.number(request, "files", 0);
+        for (long file = 0; file < Math.max(files, 1); file++) {
+          String name = files > 0 ? "c" + stream + "/s" + file : "s" + stream;
+          open.get(stream).add(fs.open(new Path(Request.path(request), name)));
+        }
+      }
+      run(request, answer, stream -> {
+        Random random = new Random(stream);
+        byte[] data = new byte[bytes];
+        long[] took = new long[ops];
+        boolean equal = true;
+        for (int op = 0; op < ops; op++) {
+          FSDataInputStream in = open.get(stream).get(op % open.get(stream).size());
+          long at = random.nextLong(((HdfsDataInputStream) in).getVisibleLength() / bytes) * bytes;
+          long began = System.nanoTime();
+          in.readFully(at, data);
+          took[op] = (System.nanoTime() - began) / 1000;
+          int from = (int) (at % expected.length);
+          equal &= java.util.Arrays.equals(data, 0, bytes, expected, from, from + bytes);
+        }
+        differs(!equal, answer);
+        synchronized (micros) {
+          for (long one : took) {
+            micros.add(one);
+          }
+        }
+        return (long) ops * bytes;
+      });
+      for (List<FSDataInputStream> files : open) {
+        for (FSDataInputStream in : files) {
+          count(in, answer);
+          in.close();
+        }
+      }
+    }
+  }
+
+  private static void differs(boolean differs, ObjectNode answer) {
+    if (differs) {
+      synchronized (answer) {
+        answer.put("equal", false);
+      }
+    }
+  }
+
+  /**
+   * Adds to {@code shortCircuit} and {@code zeroCopy} how much of HDFS's bytes the client read by
+   * itself, and mapped.
+   */
+  private static void count(FSDataInputStream in, ObjectNode answer) {
+    if (in instanceof HdfsDataInputStream hdfs) {
+      ReadStatistics read = hdfs.getReadStatistics();
+      synchronized (answer) {
+        long alone = answer.path("shortCircuit").asLong(0) + read.getTotalShortCircuitBytesRead();
+        long mapped = answer.path("zeroCopy").asLong(0) + read.getTotalZeroCopyBytesRead();
+        answer.put("shortCircuit", alone);
+        answer.put("zeroCopy", mapped);
+      }
+    }
+  }
+
+  /** The next bytes, from a map of the node's file where there may be one; null at the end. */
+  private static ByteBuffer map(FSDataInputStream in, int most) throws IOException {
+    return in.read(new ElasticByteBufferPool(), most, EnumSet.of(ReadOption.SKIP_CHECKSUMS));
   }
 
   /** What every {@code buffer} bytes of a file are, once or several times. */
