@@ -1,3 +1,4 @@
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -7,8 +8,11 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Random;
 import java.util.Set;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.RegionMetrics;
 import org.apache.hadoop.hbase.ServerName;
@@ -17,6 +21,7 @@ import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
+import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Put;
 import org.apache.hadoop.hbase.client.Result;
 import org.apache.hadoop.hbase.client.ResultScanner;
@@ -25,12 +30,17 @@ import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 
 /**
- * A client of HBase for the suite {@code securejobs}, run from its source.
+ * A client of HBase for the suites {@code securejobs} and {@code logs}, run from its source.
  *
  * <ul>
  *   <li>{@code load COUNT}: puts so many rows, flushes twice, compacts, and scans them all.
  *   <li>{@code write COUNT FILE}: puts them one by one, and writes those that were acknowledged.
  *   <li>{@code verify FILE}: looks for each of those.
+ *   <li>{@code roll COUNT LOG}: rolls the log of the only region server so often, and says after
+ *       how many milliseconds the server has said so in its LOG.
+ *   <li>{@code outage TABLE COUNT}: puts so many rows, and waits for a second region server. When
+ *       the first is killed then, it says at which millisecond of the clock the master had noticed,
+ *       and at which one all regions answered again. It looks for all rows.
  * </ul>
  */
 public final class Rows {
@@ -38,7 +48,10 @@ public final class Rows {
   private static final byte[] COLUMN = bytes("c");
   private static final int THREADS = 4;
   private static final int REGIONS = 4;
-  private static final long PATIENCE_MS = 120_000;
+  private static final long PATIENCE_MS = 300_000;
+
+  /** A whole line of a region server: its log goes on in a new file. That of meta is another. */
+  private static final Pattern ROLLED = Pattern.compile("Rolled WAL .*(?<!\\.meta)\\R");
 
   private Rows() {}
 
@@ -48,6 +61,8 @@ public final class Rows {
         case "load" -> load(connection, Integer.parseInt(args[1]));
         case "write" -> write(connection, Integer.parseInt(args[1]), Path.of(args[2]));
         case "verify" -> verify(connection, Path.of(args[1]));
+        case "roll" -> roll(connection, Integer.parseInt(args[1]), Path.of(args[2]));
+        case "outage" -> outage(connection, args[1], Integer.parseInt(args[2]));
         default -> throw new IllegalArgumentException(args[0]);
       }
     }
@@ -79,6 +94,25 @@ public final class Rows {
     }
   }
 
+  /** Asks until it is so, also where asking fails; the milliseconds of the clock then. */
+  private static long until(String what, long pauseMs, Callable<Boolean> isSo) throws Exception {
+    long limit = System.currentTimeMillis() + PATIENCE_MS;
+    IOException problem = null;
+    while (true) {
+      try {
+        if (isSo.call()) {
+          return System.currentTimeMillis();
+        }
+      } catch (IOException e) {
+        problem = e;
+      }
+      if (System.currentTimeMillis() > limit) {
+        throw new AssertionError(what, problem);
+      }
+      Thread.sleep(pauseMs);
+    }
+  }
+
   private static Table make(Connection connection, String name) throws Exception {
     TableName table = TableName.valueOf(name);
     byte[][] splits = new byte[REGIONS - 1][];
@@ -100,28 +134,28 @@ public final class Rows {
         Admin admin = connection.getAdmin()) {
       TableName name = table.getName();
       for (int half = 0; half < 2; half++) {
-        List<Put> puts = new ArrayList<>();
-        for (int row = half * count / 2; row < (half + 1) * count / 2; row++) {
-          puts.add(put(row));
-          if (puts.size() == 500) {
-            table.put(puts);
-            puts.clear();
-          }
-        }
-        table.put(puts);
+        putAll(table, half * count / 2, (half + 1) * count / 2);
         admin.flush(name);
       }
       int files = storeFiles(admin, name);
       check(files == 2 * REGIONS, files + " store files after two flushes");
       admin.majorCompact(name);
-      long until = System.currentTimeMillis() + PATIENCE_MS;
-      while (storeFiles(admin, name) != REGIONS) {
-        check(System.currentTimeMillis() < until, "the compaction does not end");
-        Thread.sleep(500);
-      }
+      until("the compaction does not end", 500, () -> storeFiles(admin, name) == REGIONS);
       Set<Integer> rows = scan(table);
       check(rows.size() == count, rows.size() + " rows of " + count);
     }
+  }
+
+  private static void putAll(Table table, int from, int to) throws IOException {
+    List<Put> puts = new ArrayList<>();
+    for (int row = from; row < to; row++) {
+      puts.add(put(row));
+      if (puts.size() == 500) {
+        table.put(puts);
+        puts.clear();
+      }
+    }
+    table.put(puts);
   }
 
   private static int storeFiles(Admin admin, TableName table) throws Exception {
@@ -192,5 +226,68 @@ public final class Rows {
         check(rows.contains(Integer.parseInt(row)), "row " + row + " was acknowledged and is lost");
       }
     }
+  }
+
+  private static void roll(Connection connection, int count, Path log) throws Exception {
+    try (Table table = make(connection, "rolled");
+        Admin admin = connection.getAdmin()) {
+      ServerName server = admin.getRegionServers().iterator().next();
+      for (int row = 0; row < count; row++) {
+        table.put(put(row));
+        int end = (int) Files.size(log);
+        long asked = System.nanoTime();
+        admin.rollWALWriter(server);
+        until("no new log", 2, () -> ROLLED.matcher(textFrom(log, end)).find());
+        System.out.println("rolled " + (System.nanoTime() - asked) / 1_000_000);
+      }
+    }
+  }
+
+  private static String textFrom(Path file, int offset) throws IOException {
+    byte[] all = Files.readAllBytes(file);
+    return new String(all, offset, all.length - offset, StandardCharsets.UTF_8);
+  }
+
+  private static void outage(Connection connection, String name, int count) throws Exception {
+    // One that does not wait before it tries again.
+    Configuration hasty = HBaseConfiguration.create();
+    hasty.setInt("hbase.client.retries.number", 1);
+    hasty.setInt("hbase.client.pause", 20);
+    hasty.setInt("hbase.rpc.timeout", 2000);
+    hasty.setInt("hbase.client.operation.timeout", 2000);
+    hasty.setInt("hbase.client.meta.operation.timeout", 2000);
+    try (Table table = make(connection, name);
+        Admin admin = connection.getAdmin();
+        Connection asking = ConnectionFactory.createConnection(hasty)) {
+      admin.balancerSwitch(false, true);
+      ServerName first = admin.getRegionServers().iterator().next();
+      System.out.println("the table is made");
+      putAll(table, 0, count);
+      until("no second server", 100, () -> admin.getRegionServers().size() == 2);
+      int regions = admin.getRegionMetrics(first, table.getName()).size();
+      check(regions == REGIONS, "the first server has " + regions + " regions");
+      TableName[] tables = admin.listTableNames();
+      System.out.println("there are two servers");
+      long noticed =
+          until("nothing is noticed", 20, () -> !admin.getRegionServers().contains(first));
+      long served = until("not all regions answer", 20, () -> allAnswer(asking, tables));
+      System.out.println("noticed " + noticed);
+      System.out.println("served " + served);
+      int rows = scan(table).size();
+      check(rows == count, rows + " rows of " + count);
+    }
+  }
+
+  /** Each region of the tables answers from where meta says that it is; else this throws. */
+  private static boolean allAnswer(Connection connection, TableName[] tables) throws IOException {
+    connection.clearRegionLocationCache();
+    for (TableName name : tables) {
+      try (Table table = connection.getTable(name)) {
+        for (int region = 0; region < REGIONS; region++) {
+          table.exists(new Get(key(region)));
+        }
+      }
+    }
+    return true;
   }
 }

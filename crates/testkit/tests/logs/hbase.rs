@@ -18,6 +18,8 @@ const WRITTEN: &str = "8000";
 const NODES_DIE: &str = "acknowledged 1500";
 const SERVER_DIES: &str = "acknowledged 4000";
 const ALL: &str = "acknowledged 8000";
+/// Lets writers go on where no third node lives.
+pub const BEST_EFFORT: &str = "dfs.client.block.write.replace-datanode-on-failure.best-effort";
 
 pub fn cases(suite: &mut Suite) {
     let home = match fetched() {
@@ -57,9 +59,8 @@ struct Lab {
 
 impl Lab {
     fn start(home: &Path, provider: &'static str, hsync: bool, apaches: usize) -> Result<Self> {
-        let best_effort = "dfs.client.block.write.replace-datanode-on-failure.best-effort";
         let cluster = Cluster::builder("logs-hbase")
-            .conf(best_effort, true)
+            .conf(BEST_EFFORT, true)
             .nodes(3 - apaches, Kind::under_test())
             .nodes(apaches, Kind::Apache)
             .start()?;

@@ -155,7 +155,7 @@ impl HBase {
 }
 
 /// A client program that runs.
-pub struct Client(Process);
+pub struct Client(pub Process);
 
 impl Client {
     /// Waits until it has said these words.
