@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.File;
 import java.io.IOException;
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.EnumSet;
@@ -16,6 +17,8 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.ReadOption;
+import org.apache.hadoop.hdfs.DFSClient;
+import org.apache.hadoop.hdfs.DFSHedgedReadMetrics;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.ReadStatistics;
 import org.apache.hadoop.hdfs.client.HdfsDataInputStream;
@@ -69,6 +72,22 @@ final class Files {
       ReadStatistics read = ((HdfsDataInputStream) in).getReadStatistics();
       answer.put("shortCircuit", read.getTotalShortCircuitBytesRead());
       answer.put("zeroCopy", read.getTotalZeroCopyBytesRead());
+      if (request.path("conf").has("dfs.client.hedged.read.threadpool.size")) {
+        countHedged(fs, answer);
+      }
+    }
+  }
+
+  /** The client has no public way to its counters. */
+  private static void countHedged(DistributedFileSystem fs, ObjectNode answer) throws IOException {
+    try {
+      Method method = DFSClient.class.getDeclaredMethod("getHedgedReadMetrics");
+      method.setAccessible(true);
+      DFSHedgedReadMetrics metrics = (DFSHedgedReadMetrics) method.invoke(fs.getClient());
+      answer.put("hedgedOps", metrics.getHedgedReadOps());
+      answer.put("hedgedWins", metrics.getHedgedReadWins());
+    } catch (ReflectiveOperationException e) {
+      throw new IOException(e);
     }
   }
 
