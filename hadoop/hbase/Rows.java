@@ -4,8 +4,11 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Queue;
 import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.Callable;
@@ -21,6 +24,7 @@ import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
+import org.apache.hadoop.hbase.client.Delete;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Put;
 import org.apache.hadoop.hbase.client.Result;
@@ -36,6 +40,10 @@ import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
  *   <li>{@code load COUNT}: puts so many rows, flushes twice, compacts, and scans them all.
  *   <li>{@code write COUNT FILE}: puts them one by one, and writes those that were acknowledged.
  *   <li>{@code verify FILE}: looks for each of those.
+ *   <li>{@code snapshot COUNT FILE}: takes a snapshot under writers that have put so many rows,
+ *       lets them put as many more, deletes and changes those of before, and clones the snapshot.
+ *       Writes the rows of the clone.
+ *   <li>{@code restore FILE}: restores the snapshot. Its table and the clone have those rows.
  *   <li>{@code roll COUNT LOG}: rolls the log of the only region server so often, and says after
  *       how many milliseconds the server has said so in its LOG.
  *   <li>{@code outage TABLE COUNT}: puts so many rows, and waits for a second region server. When
@@ -46,6 +54,7 @@ import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 public final class Rows {
   private static final byte[] FAMILY = bytes("f");
   private static final byte[] COLUMN = bytes("c");
+  private static final TableName CLONE = TableName.valueOf("cloned");
   private static final int THREADS = 4;
   private static final int REGIONS = 4;
   private static final long PATIENCE_MS = 300_000;
@@ -61,6 +70,8 @@ public final class Rows {
         case "load" -> load(connection, Integer.parseInt(args[1]));
         case "write" -> write(connection, Integer.parseInt(args[1]), Path.of(args[2]));
         case "verify" -> verify(connection, Path.of(args[1]));
+        case "snapshot" -> snapshot(connection, Integer.parseInt(args[1]), Path.of(args[2]));
+        case "restore" -> restore(connection, Path.of(args[1]));
         case "roll" -> roll(connection, Integer.parseInt(args[1]), Path.of(args[2]));
         case "outage" -> outage(connection, args[1], Integer.parseInt(args[2]));
         default -> throw new IllegalArgumentException(args[0]);
@@ -139,8 +150,7 @@ public final class Rows {
       }
       int files = storeFiles(admin, name);
       check(files == 2 * REGIONS, files + " store files after two flushes");
-      admin.majorCompact(name);
-      until("the compaction does not end", 500, () -> storeFiles(admin, name) == REGIONS);
+      compact(admin, name);
       Set<Integer> rows = scan(table);
       check(rows.size() == count, rows.size() + " rows of " + count);
     }
@@ -156,6 +166,11 @@ public final class Rows {
       }
     }
     table.put(puts);
+  }
+
+  private static void compact(Admin admin, TableName name) throws Exception {
+    admin.majorCompact(name);
+    until("the compaction does not end", 500, () -> storeFiles(admin, name) == REGIONS);
   }
 
   private static int storeFiles(Admin admin, TableName table) throws Exception {
@@ -182,48 +197,76 @@ public final class Rows {
     return rows;
   }
 
+  /** Threads that put the rows of a table one by one. */
+  private static final class Writers {
+    /** Rows from this one on are not begun. */
+    final AtomicInteger next = new AtomicInteger();
+
+    final Queue<Integer> acknowledged = new ConcurrentLinkedQueue<>();
+    private final AtomicInteger done = new AtomicInteger();
+    private final AtomicInteger failed = new AtomicInteger();
+    private final List<Thread> threads = new ArrayList<>();
+    private volatile int end;
+
+    Writers(Connection connection, TableName name, int end) {
+      this.end = end;
+      for (int thread = 0; thread < THREADS; thread++) {
+        threads.add(new Thread(() -> write(connection, name)));
+      }
+      threads.forEach(Thread::start);
+    }
+
+    private void write(Connection connection, TableName name) {
+      try (Table table = connection.getTable(name)) {
+        int row;
+        while ((row = next.getAndIncrement()) < end) {
+          table.put(put(row));
+          acknowledged.add(row);
+          int all = done.incrementAndGet();
+          if (all % 100 == 0) {
+            System.out.println("acknowledged " + all);
+          }
+        }
+      } catch (Exception problem) {
+        problem.printStackTrace();
+        failed.incrementAndGet();
+      }
+    }
+
+    /** Lets them put all rows before this one, and waits until they have. */
+    void join(int end) throws Exception {
+      this.end = end;
+      for (Thread thread : threads) {
+        thread.join();
+      }
+      check(failed.get() == 0, "a put was given up");
+    }
+  }
+
   private static void write(Connection connection, int count, Path file) throws Exception {
-    AtomicInteger next = new AtomicInteger();
-    ConcurrentLinkedQueue<String> acknowledged = new ConcurrentLinkedQueue<>();
-    AtomicInteger done = new AtomicInteger();
-    AtomicInteger failed = new AtomicInteger();
-    make(connection, "written").close();
-    Thread[] threads = new Thread[THREADS];
-    for (int thread = 0; thread < THREADS; thread++) {
-      threads[thread] =
-          new Thread(
-              () -> {
-                try (Table table = connection.getTable(TableName.valueOf("written"))) {
-                  int row;
-                  while ((row = next.getAndIncrement()) < count) {
-                    table.put(put(row));
-                    acknowledged.add(String.valueOf(row));
-                    int all = done.incrementAndGet();
-                    if (all % 100 == 0) {
-                      System.out.println("acknowledged " + all);
-                    }
-                  }
-                } catch (Exception problem) {
-                  problem.printStackTrace();
-                  failed.incrementAndGet();
-                }
-              });
-      threads[thread].start();
+    try (Table table = make(connection, "written")) {
+      Writers writers = new Writers(connection, table.getName(), count);
+      writers.join(count);
+      keep(writers.acknowledged, file);
     }
-    for (Thread thread : threads) {
-      thread.join();
-    }
-    Files.write(file, acknowledged);
-    check(failed.get() == 0, "a put was given up");
+  }
+
+  private static void keep(Collection<Integer> rows, Path file) throws IOException {
+    Files.write(file, rows.stream().map(String::valueOf).toList());
+  }
+
+  private static Set<Integer> kept(Path file) throws IOException {
+    Set<Integer> rows = new HashSet<>();
+    Files.readAllLines(file).forEach(row -> rows.add(Integer.valueOf(row)));
+    check(!rows.isEmpty(), file + " has no rows");
+    return rows;
   }
 
   private static void verify(Connection connection, Path file) throws Exception {
     try (Table table = connection.getTable(TableName.valueOf("written"))) {
       Set<Integer> rows = scan(table);
-      List<String> acknowledged = Files.readAllLines(file);
-      check(!acknowledged.isEmpty(), "nothing was acknowledged");
-      for (String row : acknowledged) {
-        check(rows.contains(Integer.parseInt(row)), "row " + row + " was acknowledged and is lost");
+      for (int row : kept(file)) {
+        check(rows.contains(row), "row " + row + " was acknowledged and is lost");
       }
     }
   }
@@ -289,5 +332,65 @@ public final class Rows {
       }
     }
     return true;
+  }
+
+  private static void snapshot(Connection connection, int count, Path file) throws Exception {
+    try (Table table = make(connection, "snapped");
+        Admin admin = connection.getAdmin()) {
+      TableName name = table.getName();
+      Writers writers = new Writers(connection, name, Integer.MAX_VALUE);
+      until("few rows are put", 20, () -> writers.acknowledged.size() >= count);
+      Set<Integer> before = new HashSet<>(writers.acknowledged);
+      admin.snapshot("snapshot", name);
+      int begun = writers.next.get();
+      System.out.println("the snapshot is taken");
+      writers.join(begun + count);
+      System.out.println("all rows are put");
+      change(table, count);
+      admin.flush(name);
+      // From now on the snapshot alone holds the old files.
+      compact(admin, name);
+      admin.cloneSnapshot("snapshot", CLONE);
+      try (Table clone = connection.getTable(CLONE)) {
+        Set<Integer> rows = scan(clone);
+        check(rows.containsAll(before), "the snapshot lacks rows of before it");
+        check(rows.stream().allMatch(row -> row < begun), "the snapshot has rows of after it");
+        System.out.println(rows.size() + " rows, of " + before.size() + " to " + begun);
+        keep(rows, file);
+      }
+    }
+  }
+
+  /** Deletes the first half of these rows, and gives each of the others the value of another. */
+  private static void change(Table table, int count) throws IOException {
+    List<Delete> deletes = new ArrayList<>();
+    List<Put> puts = new ArrayList<>();
+    for (int row = 0; row < count / 2; row++) {
+      deletes.add(new Delete(key(row)));
+      int other = row + count / 2;
+      puts.add(new Put(key(other)).addColumn(FAMILY, COLUMN, value(row)));
+    }
+    table.delete(deletes);
+    table.put(puts);
+  }
+
+  private static void restore(Connection connection, Path file) throws Exception {
+    Set<Integer> then = kept(file);
+    TableName name = TableName.valueOf("snapped");
+    try (Table table = connection.getTable(name);
+        Table clone = connection.getTable(CLONE);
+        Admin admin = connection.getAdmin()) {
+      check(!table.exists(new Get(key(0))), "the table is as it was already");
+      admin.disableTable(name);
+      admin.restoreSnapshot("snapshot");
+      admin.enableTable(name);
+      check(scan(table).equals(then), "the restored table has other rows than the snapshot");
+      // It takes rows, and the clone is another table.
+      int more = Collections.max(then) + 1;
+      table.put(put(more));
+      admin.flush(name);
+      check(scan(table).size() == then.size() + 1, "the restored table has not the row put then");
+      check(scan(clone).equals(then), "the clone has other rows than the snapshot");
+    }
   }
 }

@@ -18,6 +18,8 @@ const WRITTEN: &str = "8000";
 const NODES_DIE: &str = "acknowledged 1500";
 const SERVER_DIES: &str = "acknowledged 4000";
 const ALL: &str = "acknowledged 8000";
+/// Rows that are put before a snapshot, and again after it.
+const SNAPPED: &str = "3000";
 /// Lets writers go on where no third node lives.
 pub const BEST_EFFORT: &str = "dfs.client.block.write.replace-datanode-on-failure.best-effort";
 
@@ -49,6 +51,10 @@ pub fn cases(suite: &mut Suite) {
         on.case(format!("{name}_all_nodes_killed"), move |lab| {
             lab.all_killed(3 - apaches)
         });
+        // Store files are the same with both.
+        if hsync {
+            on.case(format!("{name}_snapshot"), Lab::snapshot);
+        }
     }
 }
 
@@ -121,6 +127,21 @@ impl Lab {
         println!("logs: to {SERVER_DIES}: {after_nodes:.1?}, to {ALL}: {after_server:.1?}");
         writers.end()?;
         self.hbase.run(&["verify", &file])?;
+        passed()
+    }
+
+    /// A snapshot that was taken under writers keeps its rows through more writes and the `kill -9`
+    /// of a node: its clone, and the table that is restored while the node is away, have them.
+    fn snapshot(&mut self) -> Result<Outcome> {
+        self.cluster.heal()?;
+        let file = self.cluster.dir().join("snapped");
+        let file = file.display().to_string();
+        let mut client = self.hbase.begin(&["snapshot", SNAPPED, &file])?;
+        client.wait_said("the snapshot is taken")?;
+        self.cluster.node(0).kill()?;
+        self.write_on(&mut client, "all rows are put")?;
+        client.end()?;
+        self.hbase.run(&["restore", &file])?;
         passed()
     }
 
