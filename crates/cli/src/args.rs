@@ -62,6 +62,8 @@ pub enum Command {
     Calibrate(crate::calibrate::CalibrateArgs),
     /// Reckon how many disks and workers fit the links of a node, from calibrated disks.
     Plan(crate::plan::PlanArgs),
+    /// Print what Spark, MapReduce, Tez or Flink should set where storage has hosts of its own.
+    Profile(crate::profile::ProfileArgs),
     /// Find files that are not used any more, and give them the storage policy COLD.
     Cold(crate::cold::ColdArgs),
 }

@@ -18,6 +18,7 @@
 //! | `plugin_trial` | what a plug-in may crash, in a process of its own |
 //! | `pfs` | `hayloft pfs`: files on a parallel file system |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
+//! | `profile` | `hayloft profile`: what jobs need where storage stands apart |
 //! | `snapshot` | `hayloft snapshot`: a node's replicas in an object store, and back |
 //! | `secure_user` | a start as root, which becomes another user |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
@@ -56,6 +57,7 @@ mod pfs;
 mod placement;
 mod plan;
 mod plugin_trial;
+mod profile;
 mod secure_user;
 mod snapshot;
 mod super_node;
@@ -126,6 +128,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Papers(args) => papers::run(&args, Cli::command()),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Cold(args) => cold::run(&args),
     }

@@ -80,6 +80,14 @@ impl Configuration {
         Ok(config.overridden())
     }
 
+    /// The configuration of a directory of which no file is read yet: [`Configuration::over`] reads
+    /// them. For tools that look at files of other programs. Values are not looked at, so it
+    /// answers by [`Configuration::untrimmed`], and not by [`Configuration::get`].
+    #[must_use]
+    pub fn of_directory(directory: &Path) -> Self {
+        Self::empty(Some(directory.to_path_buf()), &[])
+    }
+
     /// Another file of this configuration's directory, such as `ssl-server.xml`, alone. Nothing in
     /// it is checked.
     ///
@@ -346,6 +354,13 @@ impl Configuration {
         self.entries
             .get(canonical(name))
             .map_or(Origin::Default, |entry| entry.origin.clone())
+    }
+
+    /// Whether what sets this property is `final`, so that no later file and no job changes it.
+    #[must_use]
+    pub fn is_final(&self, name: &str) -> bool {
+        let entry = self.entries.get(canonical(name));
+        entry.is_some_and(|entry| entry.is_final)
     }
 
     /// Names of all properties that were set, known or not, in order.

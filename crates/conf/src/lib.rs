@@ -70,6 +70,7 @@ pub use namenodes::{NameNodeAddr, NameService, namenodes};
 pub use node_name::{NodeName, VIRTUAL_NODES_MAX};
 pub use origin::Origin;
 pub use print::{Setting, to_markdown};
+pub use read_java_files::{JavaProperty, java_properties, read_java_file, shown};
 pub use running_configuration::{Change, SharedConfig};
 pub use unsupported::{Unsupported, missed_from_java};
 pub use value::{Mode, Unit, Value};

@@ -12,7 +12,7 @@ const SHOWN_MAX: usize = 120;
 /// The file `name` of the directory, if there is one. What cannot be read is said.
 pub(crate) fn read(conf: &Path, name: &str, said: &mut Vec<String>) -> Option<(PathBuf, String)> {
     let path = conf.join(name);
-    match read_bounded(&path) {
+    match read_java_file(&path) {
         Ok(found) => found.map(|text| (path, text)),
         Err(error) => {
             let path = path.display();
@@ -24,8 +24,11 @@ pub(crate) fn read(conf: &Path, name: &str, said: &mut Vec<String>) -> Option<(P
     }
 }
 
-/// The text of a file; `None`: there is none.
-fn read_bounded(path: &Path) -> io::Result<Option<String>> {
+/// The text of such a file, of at most 1 MiB; `None`: there is none.
+///
+/// # Errors
+/// When it is there, and cannot be read, is no file, or is larger.
+pub fn read_java_file(path: &Path) -> io::Result<Option<String>> {
     let found = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found?,
@@ -65,14 +68,18 @@ pub(crate) fn lines(text: &str) -> Vec<(usize, String)> {
 
 /// A key of a properties file, its value, and the line that has it.
 #[derive(Debug)]
-pub(crate) struct Property {
-    pub(crate) line: usize,
-    pub(crate) key: String,
-    pub(crate) value: String,
+pub struct JavaProperty {
+    /// Line, counted from 1.
+    pub line: usize,
+    /// The key, without escapes.
+    pub key: String,
+    /// The value, trimmed.
+    pub value: String,
 }
 
-/// The properties of a file in Java's form, without escapes.
-pub(crate) fn properties(text: &str) -> Vec<Property> {
+/// The properties of a file in Java's form, without escapes; a key may be there twice.
+#[must_use]
+pub fn java_properties(text: &str) -> Vec<JavaProperty> {
     let pairs = lines(text).into_iter().filter_map(|(line, text)| {
         let text = text.trim();
         if text.is_empty() || text.starts_with(['#', '!']) {
@@ -82,7 +89,7 @@ pub(crate) fn properties(text: &str) -> Vec<Property> {
         let (key, rest) = text.split_at(end.unwrap_or(text.len()));
         let rest = rest.trim_start();
         let value = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim();
-        Some(Property {
+        Some(JavaProperty {
             line,
             key: key.to_owned(),
             value: value.to_owned(),
@@ -97,8 +104,9 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// What an operator wrote, fit for a line on a terminal.
-pub(crate) fn shown(text: &str) -> String {
+/// What an operator wrote, fit for a line on a terminal: at most 120 characters, none of control.
+#[must_use]
+pub fn shown(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let all = text.chars().count();
     let mut short: String = text.chars().take(SHOWN_MAX).map(plain).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use crate::read_java_files::{properties, read, shown};
+use crate::read_java_files::{java_properties, read, shown};
 use crate::substitute::substitute;
 
 /// As Hadoop looks for them: the first that is there counts.
@@ -38,7 +38,7 @@ impl Options {
         let (path, text) = FILES.iter().find_map(|name| read(conf, name, said))?;
         let mut all: BTreeMap<String, Vec<Found>> = BTreeMap::new();
         // A key that is there twice has all the values.
-        for property in properties(&text) {
+        for property in java_properties(&text) {
             let values = list(&unescaped(&property.value)).into_iter();
             let line = property.line;
             let found = values.map(|value| Found { line, value });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::flags::Flag;
-use crate::read_java_files::{Property, properties, read, shown};
+use crate::read_java_files::{JavaProperty, java_properties, read, shown};
 
 /// Appenders whose lines a service manager gets from a node's stderr, and those of Hadoop that
 /// send nothing.
@@ -41,9 +41,9 @@ pub(super) fn look(conf: &Path, flags: &[Flag], lines: &mut Vec<String>) {
     let Some((path, text)) = read(conf, "log4j.properties", lines) else {
         return;
     };
-    let all = properties(&text);
+    let all = java_properties(&text);
     let mut values: BTreeMap<&str, &str> = BTreeMap::new();
-    for Property { key, value, .. } in &all {
+    for JavaProperty { key, value, .. } in &all {
         values.insert(key, value);
     }
     // Those of the command line win.
@@ -57,7 +57,7 @@ pub(super) fn look(conf: &Path, flags: &[Flag], lines: &mut Vec<String>) {
         let ours = |name: &str| !OF_OTHERS.iter().any(|other| name.starts_with(other));
         ROOTS.contains(&key) || named.is_some_and(ours)
     };
-    let mut used: BTreeMap<String, &Property> = BTreeMap::new();
+    let mut used: BTreeMap<String, &JavaProperty> = BTreeMap::new();
     for property in all.iter().filter(|property| is_logger(&property.key)) {
         let value = replaced(&property.value, &values);
         // First the level, then the appenders.
