@@ -35,10 +35,9 @@ const PROMPT: [(&str, u32); 1] = [(
 const RECORD_BYTES: usize = 1100;
 const LOG_BYTES: u64 = 1 << 20;
 
-/// What one writer of logs leaves behind: files, and records of each. A client that writes logs is
-/// known by its first one.
-const FLUSHED_LOGS: (u32, u32) = (8, 500);
-const SYNCED_LOGS: (u32, u32) = (4, 25);
+/// Records of a log that count. Their writers stay at it together, as those of HBase do.
+const FLUSHED_RECORDS: u32 = 4000;
+const SYNCED_RECORDS: u32 = 200;
 
 impl Run<'_> {
     pub(super) fn small_files(
@@ -82,7 +81,7 @@ impl Run<'_> {
         }
     }
 
-    /// Logs that are written at the same time by the Java client, one file after another.
+    /// Logs that are written at the same time by the Java client.
     pub(super) fn logs(
         &self,
         row: BenchRow,
@@ -91,10 +90,10 @@ impl Run<'_> {
         dir: &str,
     ) -> Result<LoadOutcome> {
         let sync = matches!(row.workload, BenchWorkload::Hsynced(_));
-        let (files, records) = if sync { SYNCED_LOGS } else { FLUSHED_LOGS };
+        let records = if sync { SYNCED_RECORDS } else { FLUSHED_RECORDS };
         let request = json!({
-            "path": format!("{dir}/{}", row.workload), "streams": logs, "files": files,
-            "records": records, "bytes": 1024, "sync": sync, "favored": nodes,
+            "path": format!("{dir}/{}", row.workload), "streams": logs, "records": records,
+            "bytes": 1024, "sync": sync, "favored": nodes,
         });
         self.java("writeLogs", request)
     }

@@ -11,9 +11,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileSystem;
@@ -100,45 +103,67 @@ final class Throughput {
   }
 
   /**
-   * Writes logs, one after the other in each stream: each record is hflushed, or hsynced.
-   * Arguments: path, streams, files (of each), records (of each file), bytes (of a record), sync,
-   * favored.
-   * Results: bytes, nanos, micros (from write to the end of the flush, of each record).
+   * Writes logs: each record is hflushed, or hsynced. Each stream first writes and closes a short
+   * log that does not count, then all begin together on one log each, and none closes its log
+   * before all have ended: a close sleeps in the client while the NameNode waits for the block.
+   * Arguments: path, streams, records (of each log), bytes (of a record), sync, favored.
+   * Results: bytes, nanos (from the first record's write to the last one's flush), micros (from
+   * write to the end of the flush, of each record).
    */
   private void log(ObjectNode request, ObjectNode answer) throws Exception {
     byte[] data = new byte[(int) Request.number(request, "bytes", 1024)];
     Pattern.fill(1, 0, data, data.length);
-    long files = Request.number(request, "files", 1);
     int records = (int) Request.number(request, "records", 1);
     boolean sync = request.path("sync").asBoolean(false);
     ArrayNode micros = answer.putArray("micros");
+    CyclicBarrier together = new CyclicBarrier((int) Request.number(request, "streams", 1));
+    AtomicLong first = new AtomicLong(Long.MAX_VALUE);
+    AtomicLong last = new AtomicLong(Long.MIN_VALUE);
     try (DistributedFileSystem fs = Request.open(request)) {
       InetSocketAddress[] favored = favored(request);
       run(request, answer, stream -> {
+        Path path = new Path(Request.path(request), "c" + stream);
+        try (FSDataOutputStream out = logFile(fs, new Path(path, "s0"), favored)) {
+          append(out, data, sync, new long[1 + records / 10]);
+        }
         long[] took = new long[records];
-        for (long file = 0; file < files; file++) {
-          Path path = new Path(Request.path(request), "c" + stream + "/s" + file);
-          try (FSDataOutputStream out = fs.create(path, FsPermission.getFileDefault(), true, 4096,
-              (short) 1, fs.getDefaultBlockSize(path), null, favored)) {
-            for (int record = 0; record < records; record++) {
-              long began = System.nanoTime();
-              out.write(data);
-              if (sync) {
-                out.hsync();
-              } else {
-                out.hflush();
-              }
-              took[record] = (System.nanoTime() - began) / 1000;
-            }
-          }
-          synchronized (micros) {
-            for (long one : took) {
-              micros.add(one);
-            }
+        try (FSDataOutputStream out = logFile(fs, new Path(path, "s1"), favored)) {
+          append(out, data, sync, new long[1 + records / 10]);
+          together.await(60, TimeUnit.SECONDS);
+          first.accumulateAndGet(System.nanoTime(), Math::min);
+          append(out, data, sync, took);
+          last.accumulateAndGet(System.nanoTime(), Math::max);
+          together.await(60, TimeUnit.SECONDS);
+        }
+        synchronized (micros) {
+          for (long one : took) {
+            micros.add(one);
           }
         }
-        return files * records * data.length;
+        return (long) records * data.length;
       });
+    }
+    answer.put("nanos", last.get() - first.get());
+  }
+
+  private static FSDataOutputStream logFile(
+      DistributedFileSystem fs, Path path, InetSocketAddress[] favored) throws IOException {
+    return fs.create(path, FsPermission.getFileDefault(), true, 4096, (short) 1,
+        fs.getDefaultBlockSize(path), null, favored);
+  }
+
+  /** Appends as many records as there is room for times, in microseconds. */
+  private static void append(FSDataOutputStream out, byte[] data, boolean sync, long[] took)
+      throws IOException {
+    for (int record = 0; record < took.length; record++) {
+      long began = System.nanoTime();
+      out.write(data);
+      if (sync) {
+        out.hsync();
+      } else {
+        out.hflush();
+      }
+      took[record] = (System.nanoTime() - began) / 1000;
     }
   }
 
