@@ -11,6 +11,7 @@ mod metrics;
 mod nodes;
 mod page;
 mod pair;
+mod prometheus;
 mod pushed;
 mod striped;
 mod texts;
@@ -128,6 +129,9 @@ fn main() -> ExitCode {
         });
         on.case("prometheus_finds_stock_names", |lab| lab.stock_names());
         on.case("dashboard_asks_for_what_is_there", |lab| lab.dashboard());
+        on.case("queries_of_the_dashboard_are_answered", |lab| {
+            lab.dashboard_answers()
+        });
         on.case("pushed_names_are_apache_s", |lab| lab.pushed());
         let mut on = suite.group(tls::secure, |lab, failed| lab.cluster.conclude(failed));
         on.case("tls_serves_the_same", |lab| lab.served());

@@ -56,7 +56,13 @@ fn families(text: &str) -> Families {
     found
 }
 
-fn no_json(error: serde_json::Error) -> TestkitError {
+/// The dashboard that operators copy.
+pub fn dashboard() -> Result<Value> {
+    let text = include_str!("../../../../docs/operate/examples/grafana.json");
+    serde_json::from_str(text).map_err(no_json)
+}
+
+pub fn no_json(error: serde_json::Error) -> TestkitError {
     TestkitError::Talk(format!("no JSON: {error}"))
 }
 
@@ -112,8 +118,7 @@ impl Lab {
 
     /// Each name that the dashboard asks for is one of ours; those that are not are Apache's too.
     pub fn dashboard(&mut self) -> Result<Outcome> {
-        let text = include_str!("../../../../docs/operate/examples/grafana.json");
-        let value: Value = serde_json::from_str(text).map_err(no_json)?;
+        let value = dashboard()?;
         let panels = value["panels"].as_array().into_iter().flatten();
         let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
         let asked: BTreeSet<&str> = targets
