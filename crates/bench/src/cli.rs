@@ -52,9 +52,12 @@ pub struct BenchArgs {
     /// [default: below the repository's target directory].
     #[arg(long, value_name = "DIR")]
     disk: Option<String>,
-    /// Measure start-up with so many blocks too.
+    /// Measure starts with so many blocks too, and their deletion: about 10 KB of disk each.
     #[arg(long, default_value_t = 0)]
     blocks: u64,
+    /// Volumes that these are spread over: directories of one disk.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    volumes: u16,
     /// A flag for the stock DataNode's JVM, repeatable; none means the JVM's defaults.
     #[arg(long = "jvm-flag", allow_hyphen_values = true)]
     jvm_flags: Vec<String>,
@@ -256,6 +259,7 @@ impl BenchArgs {
             before: self.before,
             peers,
             blocks: self.blocks,
+            volumes: self.volumes.into(),
             jvm_flags: self.jvm_flags,
             define,
             disk,

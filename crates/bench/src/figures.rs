@@ -62,6 +62,13 @@ pub enum Figure {
     Reported,
     /// CPU seconds (start-up).
     StartCpu,
+    /// Resident memory of the node when the NameNode knew every block, MiB.
+    MemoryAfter,
+    /// Seconds that the full report took, from the first of its messages to the last answer, as the
+    /// node counts them.
+    ReportSent,
+    /// Seconds from the client's order to delete every block until its last file was gone.
+    Deleted,
 }
 
 impl Figure {
@@ -96,6 +103,9 @@ impl Figure {
             Self::Listening => "ports open, s",
             Self::Reported => "all blocks reported, s",
             Self::StartCpu => "CPU, s",
+            Self::MemoryAfter => "resident memory after the report, MiB",
+            Self::ReportSent => "full report sent and answered, s",
+            Self::Deleted => "all blocks deleted, s",
         }
     }
 

@@ -16,8 +16,8 @@
 //! - `measure`, [`trace`], [`limits`]: how it is measured;
 //! - [`record`], [`results`], [`marks`], [`verdicts`], `cells`, [`page`], [`published`]: what is
 //!   left of it;
-//! - `start`: start-up with many blocks; [`encryption`]: rows with encrypted data; [`local_read`],
-//!   `local`: rows in which a client reads by itself;
+//! - `start`: starts with many blocks, and their end; [`encryption`]: rows with encrypted data;
+//!   [`local_read`], `local`: rows in which a client reads by itself;
 //! - [`cli`]: the command.
 
 mod bare;
@@ -89,8 +89,10 @@ pub struct BenchOptions {
     pub before: Option<PathBuf>,
     /// Names of the peers, see [`peers::names`].
     pub peers: Vec<String>,
-    /// Blocks of the start-up measurement; 0 leaves it out.
+    /// Blocks that nodes start with and delete; 0 leaves these rows out.
     pub blocks: u64,
+    /// Volumes that these blocks are on.
+    pub volumes: usize,
     /// Flags of the stock DataNode's JVM; none means the JVM's own defaults.
     pub jvm_flags: Vec<String>,
     /// Configuration of Hayloft's nodes.
@@ -264,6 +266,9 @@ fn begin(options: &BenchOptions) -> BenchRecord {
         .collect();
     if !define.is_empty() {
         conditions.insert("Hayloft's settings".into(), define.join(" "));
+    }
+    if options.blocks > 0 {
+        conditions.insert("many blocks".into(), start::condition(options));
     }
     let start = if options.blocks > 0 {
         [peers::STOCK, peers::DEFAULT].as_slice()

@@ -12,6 +12,7 @@ use super::limits::LIMIT;
 use super::peers::{DEFAULT, STOCK};
 use super::record::{BenchRecord, RowMark};
 use super::rows::Client;
+use super::start;
 use super::targets::BenchTarget;
 use super::verdicts::{Verdict, verdicts};
 use hayloft_testkit::congestion;
@@ -59,11 +60,20 @@ const TABLES: [(&str, &[Figure]); 6] = [
         ],
     ),
 ];
-const START: [Figure; 4] = [
-    Figure::Listening,
-    Figure::Reported,
-    Figure::StartCpu,
-    Figure::MemoryPeak,
+/// Figures of many blocks, each kind of row by itself.
+const MANY_BLOCKS: [(&str, &[Figure]); 2] = [
+    (
+        "Start-up",
+        &[
+            Figure::Listening,
+            Figure::Reported,
+            Figure::ReportSent,
+            Figure::StartCpu,
+            Figure::MemoryPeak,
+            Figure::MemoryAfter,
+        ],
+    ),
+    ("Mass delete", &[Figure::Deleted]),
 ];
 
 /// Headings of rows, by whether their client is one that users have.
@@ -121,7 +131,7 @@ pub fn markdown(record: &BenchRecord, targets: &[BenchTarget], stands: &str) -> 
             let mut section = String::new();
             for &figure in figures {
                 table(&mut section, &cells, figure, |workload, client| {
-                    client.is_of_users() == of_users && !workload.starts_with("start")
+                    client.is_of_users() == of_users && !start::is_row(workload)
                 });
             }
             if !section.is_empty() {
@@ -129,14 +139,16 @@ pub fn markdown(record: &BenchRecord, targets: &[BenchTarget], stands: &str) -> 
             }
         }
     }
-    let mut section = String::new();
-    for figure in START {
-        table(&mut section, &cells, figure, |workload, _| {
-            workload.starts_with("start")
-        });
-    }
-    if !section.is_empty() {
-        let _ = write!(page, "\n## Start-up\n{section}");
+    for (title, figures) in MANY_BLOCKS {
+        let mut section = String::new();
+        for &figure in figures {
+            table(&mut section, &cells, figure, |workload, _| {
+                start::is_row(workload)
+            });
+        }
+        if !section.is_empty() {
+            let _ = write!(page, "\n## {title}\n{section}");
+        }
     }
     losses(&mut page, record);
     if !cells.marks.is_empty() {

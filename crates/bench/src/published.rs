@@ -12,6 +12,7 @@ use super::page;
 use super::record::BenchRecord;
 use super::results::PublishedRuns;
 use super::rows::{BenchRow, Client};
+use super::start;
 use super::targets::{BenchTargets, PageSource, ReadmeRow};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::repository_root;
@@ -203,12 +204,13 @@ fn page_block(cells: &Cells<'_>, source: &PageSource, stands: &str) -> String {
 }
 
 /// The figure that a row is about.
-fn main_figure((workload, client): (&str, Client)) -> Figure {
-    let workload = BenchRow::named(workload, client).map(|row| row.workload);
+fn main_figure((name, client): (&str, Client)) -> Figure {
+    let workload = BenchRow::named(name, client).map(|row| row.workload);
     match workload {
         Some(workload) if workload.counts_operations() => Figure::Ops,
         Some(workload) if workload.settles() => Figure::SettledRate,
         Some(_) => Figure::Rate,
+        None if name == start::DELETE => Figure::Deleted,
         None => Figure::Reported, // Starts.
     }
 }

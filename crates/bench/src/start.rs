@@ -1,26 +1,34 @@
-//! Start-up and memory with many blocks.
+//! Starts with many blocks: how long they take, memory, the full report; and the end of all these
+//! blocks.
 
 use super::fair::stock::{client_flags, jvm_flags};
 use super::figures::Figure;
-use super::peers::{self, DEFAULT, STOCK};
+use super::peers::{self, DEFAULT, Peer, STOCK};
 use super::record::{BenchRecord, BenchSample};
 use super::rows::Client;
 use super::{BenchOptions, interrupt};
 use hayloft_testkit::cluster::Cluster;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::machine;
-use hayloft_testkit::node::{Kind, NodeSpec};
-use hayloft_testkit::process_usage;
+use hayloft_testkit::made_blocks::{BLOCK_BYTES, make_blocks};
+use hayloft_testkit::node::{Kind, NodeSpec, VolumeSpec};
 use hayloft_testkit::wait::{self, Seen};
-use serde_json::json;
+use hayloft_testkit::{http, machine, ports, process_usage};
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes per block: the cost is in the number of files, not in what they hold.
-const BLOCK_BYTES: u64 = 512;
-/// Files written at once; each is a long row of tiny blocks.
-const STREAMS: u64 = 4;
+/// Name of the row of deletes.
+pub(super) const DELETE: &str = "delete-warm";
+/// Where the NameNode has the blocks' files.
+const DIRECTORY: &str = "blocks";
+/// Blocks that the NameNode orders a node to delete by one heartbeat, each second. With Hadoop's
+/// own 1000 it would be what is measured.
+const DELETED_AT_ONCE: u32 = 100_000;
+/// Heap of a NameNode that knows a million blocks, MiB.
+const NAMENODE_HEAP_MIB: u32 = 3072;
+/// For each step.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// A way of starting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,68 +54,240 @@ impl Way {
     }
 }
 
-/// Starts either kind of node on one directory, in turn, with a page cache and without.
+/// Whether a row is of this file.
+pub(super) fn is_row(workload: &str) -> bool {
+    workload == DELETE || workload.starts_with("start")
+}
+
+/// What the rows mean, for the record.
+pub(super) fn condition(options: &BenchOptions) -> String {
+    format!(
+        "{} of {BLOCK_BYTES} bytes on {} volumes, which are directories of one disk; `cold`: \
+         nothing of them is in memory, `warm`: directories and inodes are; deletes begin with the \
+         client's order, and the NameNode passes on at most {DELETED_AT_ONCE} each second",
+        options.blocks, options.volumes
+    )
+}
+
+/// Starts either kind of node on the same directories, in turn, with a page cache and without;
+/// then has each delete all that is there.
 ///
 /// # Errors
 /// When the cluster does not come up or the NameNode never learns the blocks.
 pub(super) fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
+    let volumes = vec![VolumeSpec::default(); options.volumes];
     let mut cluster = Cluster::builder("bench-blocks")
         .names_in_memory()
-        .node(NodeSpec::new(Kind::Hayloft))
+        .namenode_heap_mib(NAMENODE_HEAP_MIB)
+        .node(NodeSpec::new(Kind::Hayloft).volumes(volumes))
         .conf("dfs.replication", 1)
-        .conf("dfs.namenode.fs-limits.max-blocks-per-file", 1_000_000)
+        .conf("dfs.block.invalidate.limit", DELETED_AT_ONCE)
         .start()?;
     let driver = cluster.driver_with_flags(client_flags())?;
     cluster
         .node(0)
         .set_jvm_flags([jvm_flags(), options.jvm_flags.clone()].concat());
-    let start = Instant::now();
-    fill(options, &driver)?;
-    let took = start.elapsed().as_secs_f64();
-    (options.progress)(&format!("{} blocks written in {took:.0} s", options.blocks));
-    // The first round does not count: it finds what the filling left in memory.
-    for round in 0..=options.rounds {
-        for turn in 0..2 {
-            let name = [STOCK, DEFAULT][(turn + round as usize) % 2];
-            let peer = peers::peer(name, &options.define)?;
-            for way in Way::ALL {
-                if way == Way::ListWarm && peer.kind == Kind::Apache {
-                    continue;
-                }
-                if interrupt::asked() {
-                    cluster.succeed();
-                    return Ok(());
-                }
-                cluster.node(0).stop()?;
-                // The NameNode must forget the node's blocks, or it could not be seen learning
-                // them.
-                cluster.namenode(0).wait_live(0, Duration::from_secs(90))?;
-                cluster.node(0).become_kind(peer.kind)?;
-                *cluster.node(0).conf_mut() = peer.conf.clone();
-                if way != Way::ListWarm {
-                    forget_lists(&mut cluster)?;
-                }
-                if way == Way::WalkCold && !machine::drop_caches() {
-                    continue;
-                }
-                let figures = start_once(options, &mut cluster)?;
-                let sample = BenchSample {
-                    workload: way.name().to_owned(),
-                    client: Client::None,
-                    peer: name.to_owned(),
-                    round: round.saturating_sub(1),
-                    figures: figures.into_iter().collect(),
-                    failed: None,
-                };
-                (options.progress)(&format!("{} of {name}: {figures:?}", way.name()));
-                if round > 0 {
-                    record.samples.push(sample);
+    let mut rig = ManyBlocks {
+        options,
+        cluster,
+        driver,
+    };
+    rig.fill()?;
+    if rig.starts(record)? {
+        rig.deletes(record)?;
+    }
+    rig.cluster.succeed();
+    Ok(())
+}
+
+/// The node that is started again and again, and its NameNode.
+struct ManyBlocks<'a> {
+    options: &'a BenchOptions,
+    cluster: Cluster,
+    driver: Driver,
+}
+
+impl ManyBlocks<'_> {
+    fn fill(&mut self) -> Result<()> {
+        let (start, blocks) = (Instant::now(), self.options.blocks);
+        make_blocks(&mut self.cluster, &self.driver, DIRECTORY, blocks)?;
+        // A file that is not yet on the disk is deleted at less cost.
+        machine::settle(self.cluster.dir())?;
+        let took = start.elapsed().as_secs_f64();
+        (self.options.progress)(&format!("{blocks} blocks made in {took:.0} s"));
+        Ok(())
+    }
+
+    /// Measures starts; whether it was not interrupted.
+    fn starts(&mut self, record: &mut BenchRecord) -> Result<bool> {
+        // The first round does not count: it finds what the filling left in memory.
+        for round in 0..=self.options.rounds {
+            for name in in_turn(round) {
+                for way in Way::ALL {
+                    let peer = peers::peer(name, &self.options.define)?;
+                    if way == Way::ListWarm && peer.kind == Kind::Apache {
+                        continue;
+                    }
+                    if interrupt::asked() {
+                        return Ok(false);
+                    }
+                    self.stop_and_become(&peer)?;
+                    if way != Way::ListWarm {
+                        forget_lists(&mut self.cluster)?;
+                    }
+                    if way == Way::WalkCold && !machine::drop_caches() {
+                        continue;
+                    }
+                    let figures = self.start_once()?;
+                    let row = (way.name(), name, round);
+                    self.tell(record, row, &figures);
                 }
             }
         }
+        Ok(true)
     }
-    cluster.succeed();
-    Ok(())
+
+    /// Measures deletes, of blocks that were made for each.
+    fn deletes(&mut self, record: &mut BenchRecord) -> Result<()> {
+        let mut is_filled = true;
+        for round in 1..=self.options.rounds {
+            for name in in_turn(round) {
+                if interrupt::asked() {
+                    return Ok(());
+                }
+                if !is_filled {
+                    self.fill()?;
+                }
+                self.stop_and_become(&peers::peer(name, &self.options.define)?)?;
+                forget_lists(&mut self.cluster)?;
+                self.start_once()?;
+                let figures = [(Figure::Deleted, self.delete_once()?)];
+                is_filled = false;
+                self.tell(record, (DELETE, name, round), &figures);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records a row, unless its round does not count.
+    fn tell(
+        &self,
+        record: &mut BenchRecord,
+        (workload, peer, round): (&str, &str, u32),
+        figures: &[(Figure, f64)],
+    ) {
+        (self.options.progress)(&format!("{workload} of {peer}: {figures:?}"));
+        let Some(round) = round.checked_sub(1) else {
+            return;
+        };
+        record.samples.push(BenchSample {
+            workload: workload.to_owned(),
+            client: Client::None,
+            peer: peer.to_owned(),
+            round,
+            figures: figures.iter().copied().collect(),
+            failed: None,
+        });
+    }
+
+    fn stop_and_become(&mut self, peer: &Peer) -> Result<()> {
+        let cluster = &mut self.cluster;
+        cluster.node(0).stop()?;
+        // The NameNode must forget the node's blocks, or it could not be seen learning them.
+        cluster.namenode(0).wait_live(0, LIMIT)?;
+        cluster.node(0).become_kind(peer.kind)?;
+        *cluster.node(0).conf_mut() = peer.conf.clone();
+        Ok(())
+    }
+
+    fn start_once(&mut self) -> Result<[(Figure, f64); 6]> {
+        let (cluster, blocks) = (&mut self.cluster, self.options.blocks);
+        let start = Instant::now();
+        cluster.start_node(0)?;
+        let listening = start.elapsed().as_secs_f64();
+        wait::until("the NameNode to know every block", LIMIT, || {
+            let known = known_blocks(cluster)?;
+            Ok(if known >= blocks {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{known} blocks"))
+            })
+        })?;
+        let reported = start.elapsed().as_secs_f64();
+        let usage = process_usage::usage(cluster.node(0).process()?.pid())?;
+        let mib = |kib: u64| super::measure::as_f64(kib) / 1024.0;
+        Ok([
+            (Figure::Listening, listening),
+            (Figure::Reported, reported),
+            (Figure::ReportSent, report_sent(cluster)?),
+            (Figure::StartCpu, usage.user_s + usage.system_s),
+            (Figure::MemoryPeak, mib(usage.rss_peak_kib)),
+            (Figure::MemoryAfter, mib(usage.rss_kib)),
+        ])
+    }
+
+    /// Has a client delete all; seconds until no file is left.
+    fn delete_once(&mut self) -> Result<f64> {
+        self.cluster.namenode(0).wait_out_of_safe_mode(LIMIT)?;
+        let node = self.cluster.node(0);
+        let volumes: Vec<PathBuf> = node.volumes().map(Path::to_owned).collect();
+        let directory = format!("/{DIRECTORY}");
+        // What is deleted are blocks that a client can read. Its first call fails on a connection
+        // to the NameNode that was before.
+        let file = format!("{directory}/f0");
+        wait::until("a read of blocks", LIMIT, || {
+            let read = self.driver.fs(&["-tail", &file]);
+            Ok(read.map_or_else(|e| Seen::NotYet(e.to_string()), Seen::Done))
+        })?;
+        let start = Instant::now();
+        self.driver.fs(&["-rm", "-r", "-skipTrash", &directory])?;
+        wait::until("the end of the last file", LIMIT, || {
+            let left = || volumes.iter().find_map(|volume| a_block_file(volume));
+            // A file that is renamed may move to where the first look has been.
+            Ok(match left().or_else(left) {
+                None => Seen::Done(()),
+                Some(path) => Seen::NotYet(format!("{} is there", path.display())),
+            })
+        })?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+/// Both peers, of which none always comes first.
+fn in_turn(round: u32) -> [&'static str; 2] {
+    if round.is_multiple_of(2) {
+        [STOCK, DEFAULT]
+    } else {
+        [DEFAULT, STOCK]
+    }
+}
+
+/// Some file of a block below a directory that changes meanwhile.
+fn a_block_file(dir: &Path) -> Option<PathBuf> {
+    let mut entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.find_map(|entry| {
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let is_block = || entry.file_name().to_string_lossy().starts_with("blk_");
+        match is_dir {
+            true => a_block_file(&entry.path()),
+            false => is_block().then(|| entry.path()),
+        }
+    })
+}
+
+/// Seconds that the node's full report took, by its own count.
+fn report_sent(cluster: &mut Cluster) -> Result<f64> {
+    let web = ports::local(cluster.node(0).http_port());
+    let query = "Hadoop:service=DataNode,name=DataNodeActivity*";
+    wait::until("the count of full reports", LIMIT, || {
+        let bean = http::jmx(web, query)?;
+        let count = bean["BlockReportsNumOps"].as_f64().unwrap_or_default();
+        let mean_ms = bean["BlockReportsAvgTime"].as_f64().unwrap_or_default();
+        Ok(match count > 0.0 {
+            true => Seen::Done(count * mean_ms / 1000.0),
+            false => Seen::NotYet(format!("{count}")),
+        })
+    })
 }
 
 /// Removes the lists of replicas that a clean stop left: the next start has to look.
@@ -130,43 +310,6 @@ fn forget_lists(cluster: &mut Cluster) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn fill(options: &BenchOptions, driver: &Driver) -> Result<()> {
-    let request = json!({
-        "path": "/blocks", "streams": STREAMS, "blockSize": BLOCK_BYTES,
-        "bytes": options.blocks.div_ceil(STREAMS) * BLOCK_BYTES,
-    });
-    driver
-        .begin("writeStreams", request)?
-        .wait_at_most(Duration::from_secs(3600))
-        .map(drop)
-}
-
-fn start_once(options: &BenchOptions, cluster: &mut Cluster) -> Result<[(Figure, f64); 4]> {
-    let start = Instant::now();
-    cluster.start_node(0)?;
-    let listening = start.elapsed().as_secs_f64();
-    let limit = Duration::from_secs(300);
-    wait::until("the NameNode to know every block", limit, || {
-        let known = known_blocks(cluster)?;
-        Ok(if known >= options.blocks {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{known} blocks"))
-        })
-    })?;
-    let reported = start.elapsed().as_secs_f64();
-    let usage = process_usage::usage(cluster.node(0).process()?.pid())?;
-    Ok([
-        (Figure::Listening, listening),
-        (Figure::Reported, reported),
-        (Figure::StartCpu, usage.user_s + usage.system_s),
-        (
-            Figure::MemoryPeak,
-            super::measure::as_f64(usage.rss_peak_kib) / 1024.0,
-        ),
-    ])
 }
 
 /// Blocks that the NameNode attributes to the node now.

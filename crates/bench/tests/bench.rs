@@ -26,6 +26,9 @@ fn main() -> ExitCode {
         on.case("encrypted_rows_measure_something", |dir| {
             encrypted_run(&dir.path().join("encrypted"))
         });
+        on.case("many_blocks_are_reported_and_deleted", |dir| {
+            many_blocks(&dir.path().join("many"))
+        });
         on.case("congestion_control_of_the_runs_own", |dir| {
             congestion(&dir.path().join("own"))
         });
@@ -55,6 +58,7 @@ fn tiny(dir: &Path, rows: Vec<BenchRow>, peers: &[&str]) -> BenchOptions {
         rows,
         peers: peers.iter().map(|peer| (*peer).to_owned()).collect(),
         blocks: 0,
+        volumes: 1,
         jvm_flags: vec!["-Xmx256m".into()],
         define: Vec::new(),
         disk: BenchDisk::Directory(dir.join("disk")),
@@ -107,6 +111,49 @@ fn encrypted_run(dir: &Path) -> Result<Outcome> {
     for row in ["| write-4-privacy | java |", "| warm-4-aes | hdfs-native |"] {
         expect(text.contains(row), || {
             format!("no {row} on the page: {text}")
+        })?;
+    }
+    passed()
+}
+
+/// Blocks that no client wrote, on three volumes: both kinds of nodes take them for theirs, report
+/// and delete them. The second node that deletes finds as many, made again.
+fn many_blocks(dir: &Path) -> Result<Outcome> {
+    let options = BenchOptions {
+        blocks: 2500,
+        volumes: 3,
+        ..tiny(dir, Vec::new(), &[])
+    };
+    let record = hayloft_bench::run(&options, &BenchTargets::load()?)?;
+    let started = [
+        Figure::Listening,
+        Figure::Reported,
+        Figure::StartCpu,
+        Figure::MemoryPeak,
+        Figure::MemoryAfter,
+    ];
+    let rows = [
+        ("start-walk-warm", "stock", &started[..]),
+        ("start-walk-warm", "direct", &started),
+        ("start-list-warm", "direct", &started),
+        ("delete-warm", "stock", &[Figure::Deleted]),
+        ("delete-warm", "direct", &[Figure::Deleted]),
+    ];
+    for (row, peer, figures) in rows {
+        for figure in figures {
+            let values = record.values(row, Client::None, peer, *figure);
+            let good = values.len() == 1 && values.iter().all(|value| *value > 0.0);
+            expect(good, || format!("{row}, {peer}, {figure:?}: {values:?}"))?;
+        }
+    }
+    // Of so few blocks it may be nothing.
+    let sent = record.values("start-walk-warm", Client::None, "stock", Figure::ReportSent);
+    expect_eq("times of a report", sent.len(), 1)?;
+    let page = dir.join("out/README.md");
+    let text = std::fs::read_to_string(&page).map_err(TestkitError::file("reading", page))?;
+    for part in ["## Mass delete", "2500 of 512 bytes on 3 volumes"] {
+        expect(text.contains(part), || {
+            format!("no {part} on the page: {text}")
         })?;
     }
     passed()

@@ -34,6 +34,9 @@ pub mod class {
     pub const BALANCER: &str = "org.apache.hadoop.hdfs.server.balancer.Balancer";
     /// `hdfs diskbalancer`.
     pub const DISK_BALANCER: &str = "org.apache.hadoop.hdfs.tools.DiskBalancerCLI";
+    /// `hdfs oiv`.
+    pub const IMAGE_VIEWER: &str =
+        "org.apache.hadoop.hdfs.tools.offlineImageViewer.OfflineImageViewerPB";
     /// `hdfs mover`.
     pub const MOVER: &str = "org.apache.hadoop.hdfs.server.mover.Mover";
     /// TestDFSIO, the benchmark of the tests jar of MapReduce's job client.

@@ -8,6 +8,7 @@
 //! - `hadoop`: Hadoop as the launcher finds it
 //! - `load`: a load client that costs little
 //! - `machine`: the machine below a benchmark
+//! - `made_blocks`: many blocks that no client wrote
 //! - `modelled`: a modelled hard disk: seek-bound behaviour on a machine that has no hard disk
 //! - `mounts`: small file systems for tests of full, read-only and failing disks
 //! - `parity`: what `hayloft parity` says of a node
@@ -52,6 +53,8 @@ pub mod hadoop;
 pub mod load;
 #[cfg(feature = "load")]
 pub mod machine;
+#[cfg(feature = "load")]
+pub mod made_blocks;
 #[cfg(feature = "modelled")]
 pub mod modelled;
 pub mod mounts;

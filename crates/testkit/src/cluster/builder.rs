@@ -20,6 +20,7 @@ pub struct ClusterBuilder {
     nodes: Vec<NodeSpec>,
     conf: Conf,
     names_in_memory: bool,
+    namenode_heap_mib: u32,
     jars: Vec<PathBuf>,
 }
 
@@ -32,6 +33,7 @@ impl ClusterBuilder {
             nodes: Vec::new(),
             conf: Conf::new(),
             names_in_memory: false,
+            namenode_heap_mib: 384,
             jars: Vec::new(),
         }
     }
@@ -73,6 +75,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// Gives each NameNode a heap of at most so many MiB, for many blocks.
+    #[must_use]
+    pub fn namenode_heap_mib(mut self, mib: u32) -> Self {
+        self.namenode_heap_mib = mib;
+        self
+    }
+
     /// A jar for every JVM: a plug-in.
     #[must_use]
     pub fn jar(mut self, jar: PathBuf) -> Self {
@@ -104,7 +113,8 @@ impl ClusterBuilder {
         for index in 1..=self.nameservices {
             let ids: &[&str] = if self.ha { &["nn1", "nn2"] } else { &[""] };
             for id in ids {
-                let mut namenode = namenode(&hadoop, &format!("ns{index}"), id, &dir)?;
+                let (service, heap) = (format!("ns{index}"), self.namenode_heap_mib);
+                let mut namenode = namenode(&hadoop, (&service, id), heap, &dir)?;
                 if let Some(names) = &names {
                     namenode.keep_names_in(names.path());
                 }
@@ -135,9 +145,14 @@ impl ClusterBuilder {
     }
 }
 
-/// A NameNode of `nameservice` (with `id` inside an HA pair, else empty) under `dir`, on free
+/// A NameNode of a nameservice (with an id inside an HA pair, else empty) under `dir`, on free
 /// ports.
-fn namenode(hadoop: &Hadoop, nameservice: &str, id: &str, dir: &Path) -> Result<NameNode> {
+fn namenode(
+    hadoop: &Hadoop,
+    (nameservice, id): (&str, &str),
+    heap_mib: u32,
+    dir: &Path,
+) -> Result<NameNode> {
     let name = format!("namenode-{nameservice}{id}");
     let site = NameNodeSite {
         dir: dir.join(&name),
@@ -145,7 +160,7 @@ fn namenode(hadoop: &Hadoop, nameservice: &str, id: &str, dir: &Path) -> Result<
         place: Place::local(),
         rpc_port: ports::free()?,
         http_port: ports::free()?,
-        heap_mib: 384,
+        heap_mib,
     };
     Ok(NameNode::new(hadoop, site)?.in_nameservice(nameservice, id))
 }
