@@ -22,12 +22,12 @@ const TOOL_HEAP: u32 = 512;
 /// Longest that the tool may take.
 const TOOL_LIMIT: Duration = Duration::from_secs(300);
 
-/// What an image says of the numbers it gave out last.
-#[derive(Debug, PartialEq, Eq)]
-struct LastNumbers {
-    block: u64,
-    inode: u64,
-    inodes: u64,
+/// What an image says of the blocks before.
+#[derive(Debug)]
+struct BlocksBefore {
+    /// The last one's id.
+    id: u64,
+    /// A generation stamp that was given out.
     generation_stamp: u64,
 }
 
@@ -45,8 +45,8 @@ fn number(xml: &str, name: &str) -> Result<(u64, String)> {
 }
 
 /// An image as text with `count` blocks more, in files of the directory `name` of the root; and
-/// the numbers before them.
-fn with_blocks(xml: &str, name: &str, count: u64) -> Result<(String, LastNumbers)> {
+/// what was before them.
+fn with_blocks(xml: &str, name: &str, count: u64) -> Result<(String, BlocksBefore)> {
     let (block, block_text) = number(xml, "lastAllocatedBlockId")?;
     let (inode, inode_text) = number(xml, "lastInodeId")?;
     let (inodes, inodes_text) = number(xml, "numInodes")?;
@@ -101,13 +101,11 @@ fn with_blocks(xml: &str, name: &str, count: u64) -> Result<(String, LastNumbers
         expect(text.contains(end), || format!("the image has no {end}"))?;
         text = text.replacen(end, &format!("{more}{end}"), 1);
     }
-    let last = LastNumbers {
-        block,
-        inode,
-        inodes,
+    let before = BlocksBefore {
+        id: block,
         generation_stamp,
     };
-    Ok((text, last))
+    Ok((text, before))
 }
 
 /// The newest image in a directory.
@@ -155,7 +153,7 @@ pub fn make_blocks(cluster: &mut Cluster, driver: &Driver, name: &str, count: u6
 }
 
 /// The files of the blocks behind the last one, each volume's by a thread of its own.
-fn make_files(volumes: &[PathBuf], pool: &str, last: &LastNumbers, count: u64) -> Result<()> {
+fn make_files(volumes: &[PathBuf], pool: &str, last: &BlocksBefore, count: u64) -> Result<()> {
     let data = vec![b'h'; BLOCK_BYTES as usize];
     let checksum = DataChecksum::new(ChecksumKind::Crc32c, BLOCK_BYTES)
         .map_err(|error| TestkitError::Talk(error.to_string()))?;
@@ -165,7 +163,7 @@ fn make_files(volumes: &[PathBuf], pool: &str, last: &LastNumbers, count: u64) -
     let of_volume = |nth: u64, volume: &Path| -> Result<()> {
         let finalized = volume.join("current").join(pool).join("current/finalized");
         for at in (nth..count).step_by(volumes.len()) {
-            let id = last.block + 1 + at;
+            let id = last.id + 1 + at;
             let (outer, inner) = (id >> 16 & 31, id >> 8 & 31);
             let dir = finalized.join(format!("subdir{outer}/subdir{inner}"));
             let path = dir.join(format!("blk_{id}"));
@@ -206,7 +204,7 @@ mod tests {
     #[test]
     fn an_image_gets_each_block_once_and_counts_them() {
         let (text, last) = with_blocks(EMPTY, "blocks", 2001).expect("it is an image");
-        assert_eq!((last.block, last.generation_stamp), (1_073_741_824, 1007));
+        assert_eq!((last.id, last.generation_stamp), (1_073_741_824, 1007));
         for (part, times) in [
             ("<lastAllocatedBlockId>1073743825</lastAllocatedBlockId>", 1),
             (
@@ -237,10 +235,8 @@ mod tests {
     fn files_are_spread_over_volumes_and_fit_each_other() {
         let dir = tempfile::tempdir().expect("a directory");
         let volumes: Vec<_> = (0..3).map(|n| dir.path().join(format!("v{n}"))).collect();
-        let last = LastNumbers {
-            block: 255,
-            inode: 0,
-            inodes: 0,
+        let last = BlocksBefore {
+            id: 255,
             generation_stamp: 1001,
         };
         make_files(&volumes, "BP-1", &last, 7).expect("made");
