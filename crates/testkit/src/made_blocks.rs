@@ -22,12 +22,12 @@ const TOOL_HEAP: u32 = 512;
 /// Longest that the tool may take.
 const TOOL_LIMIT: Duration = Duration::from_secs(300);
 
-/// What an image says of the blocks before.
+/// What tells new blocks from those that were there before.
 #[derive(Debug)]
 struct BlocksBefore {
-    /// The last one's id.
+    /// The last id that was given out.
     id: u64,
-    /// A generation stamp that was given out.
+    /// The generation stamp of the new ones, which no other has.
     generation_stamp: u64,
 }
 
@@ -50,7 +50,7 @@ fn with_blocks(xml: &str, name: &str, count: u64) -> Result<(String, BlocksBefor
     let (block, block_text) = number(xml, "lastAllocatedBlockId")?;
     let (inode, inode_text) = number(xml, "lastInodeId")?;
     let (inodes, inodes_text) = number(xml, "numInodes")?;
-    let (generation_stamp, _) = number(xml, "genstampV2")?;
+    let (stamp, stamp_text) = number(xml, "genstampV2")?;
     // The first inode of an image is its root.
     let (root, _) = number(xml, "id")?;
     let files = count.div_ceil(BLOCKS_OF_FILE);
@@ -76,9 +76,10 @@ fn with_blocks(xml: &str, name: &str, count: u64) -> Result<(String, BlocksBefor
         for nth in file * BLOCKS_OF_FILE..count.min((file + 1) * BLOCKS_OF_FILE) {
             let _ = write!(
                 made,
-                "<block><id>{}</id><genstamp>{generation_stamp}</genstamp>\
+                "<block><id>{}</id><genstamp>{}</genstamp>\
                  <numBytes>{BLOCK_BYTES}</numBytes></block>",
-                block + 1 + nth
+                block + 1 + nth,
+                stamp + 1
             );
         }
         made.push_str("</blocks></inode>\n");
@@ -88,6 +89,7 @@ fn with_blocks(xml: &str, name: &str, count: u64) -> Result<(String, BlocksBefor
     let to = |of: &str, from: u64, to: u64| of.replace(&from.to_string(), &to.to_string());
     let mut text = xml.to_owned();
     for (from, to) in [
+        (&stamp_text, to(&stamp_text, stamp, stamp + 1)),
         (&block_text, to(&block_text, block, block + count)),
         (&inode_text, to(&inode_text, inode, directory + files)),
         (&inodes_text, to(&inodes_text, inodes, inodes + 1 + files)),
@@ -103,7 +105,7 @@ fn with_blocks(xml: &str, name: &str, count: u64) -> Result<(String, BlocksBefor
     }
     let before = BlocksBefore {
         id: block,
-        generation_stamp,
+        generation_stamp: stamp + 1,
     };
     Ok((text, before))
 }
@@ -164,7 +166,7 @@ fn make_files(volumes: &[PathBuf], pool: &str, last: &BlocksBefore, count: u64) 
         let finalized = volume.join("current").join(pool).join("current/finalized");
         for at in (nth..count).step_by(volumes.len()) {
             let id = last.id + 1 + at;
-            let (outer, inner) = (id >> 16 & 31, id >> 8 & 31);
+            let (outer, inner) = ((id >> 16) & 31, (id >> 8) & 31);
             let dir = finalized.join(format!("subdir{outer}/subdir{inner}"));
             let path = dir.join(format!("blk_{id}"));
             let mut written = fs::write(&path, &data);
@@ -204,16 +206,17 @@ mod tests {
     #[test]
     fn an_image_gets_each_block_once_and_counts_them() {
         let (text, last) = with_blocks(EMPTY, "blocks", 2001).expect("it is an image");
-        assert_eq!((last.id, last.generation_stamp), (1_073_741_824, 1007));
+        assert_eq!((last.id, last.generation_stamp), (1_073_741_824, 1008));
         for (part, times) in [
+            ("<genstampV2>1008</genstampV2>", 1),
             ("<lastAllocatedBlockId>1073743825</lastAllocatedBlockId>", 1),
             (
                 "<lastInodeId>16394</lastInodeId><numInodes>5</numInodes>",
                 1,
             ),
             ("<numBytes>512</numBytes>", 2001),
-            ("<id>1073741825</id><genstamp>1007</genstamp>", 1),
-            ("<id>1073743825</id><genstamp>1007</genstamp>", 1),
+            ("<id>1073741825</id><genstamp>1008</genstamp>", 1),
+            ("<id>1073743825</id><genstamp>1008</genstamp>", 1),
             ("<parent>16385</parent><child>16391</child>", 1),
             (
                 "<child>16392</child><child>16393</child><child>16394</child>",
