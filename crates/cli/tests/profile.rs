@@ -59,8 +59,8 @@ fn paste_xml(dir: &Path, text: &str) {
 
 #[test]
 fn what_is_printed_can_be_pasted_and_is_then_all_there() {
-    let all = [
-        ("spark", &["spark-defaults.conf"][..]),
+    let all: [(&str, &[&str]); 5] = [
+        ("spark", &["spark-defaults.conf"]),
         ("flink", &["config.yaml"]),
         ("flink", &["flink-conf.yaml"]),
         (

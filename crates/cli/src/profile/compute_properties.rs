@@ -63,6 +63,7 @@ pub struct ComputeProperty {
     pub default: &'static str,
     /// Why, in one or two sentences.
     pub reason: &'static str,
+    /// How its value is read.
     #[serde(skip)]
     pub form: ValueForm,
     /// Its name before, which Hadoop still reads.

@@ -118,7 +118,7 @@ fn read(form: ValueForm, text: &str) -> Option<ReadValue<'_>> {
             let power = ["", "k", "m", "g", "t", "p"]
                 .iter()
                 .position(|of| *of == unit)?;
-            Some(1 << (10 * power))
+            Some(1_i64 << (10 * power))
         }),
         ValueForm::Time => scaled(text, |unit| match unit {
             "" | "ms" => Some(1),

@@ -49,7 +49,7 @@ fn key_and_value(text: &str) -> Option<(&str, &str)> {
 }
 
 fn unquoted(text: &str) -> &str {
-    let within = |quote| text.strip_prefix(quote)?.strip_suffix(quote);
+    let within = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     within('"').or_else(|| within('\'')).unwrap_or(text)
 }
 
