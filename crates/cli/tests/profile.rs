@@ -65,21 +65,11 @@ fn what_is_printed_can_be_pasted_and_is_then_all_there() {
         ("flink", &["flink-conf.yaml"]),
         (
             "mapreduce",
-            &[
-                "mapred-site.xml",
-                "yarn-site.xml",
-                "capacity-scheduler.xml",
-                "hdfs-site.xml",
-            ],
+            &["mapred-site.xml", "yarn-site.xml", "capacity-scheduler.xml"],
         ),
         (
             "tez",
-            &[
-                "tez-site.xml",
-                "yarn-site.xml",
-                "capacity-scheduler.xml",
-                "hdfs-site.xml",
-            ],
+            &["tez-site.xml", "yarn-site.xml", "capacity-scheduler.xml"],
         ),
     ];
     for (tool, files) in all {
@@ -104,7 +94,8 @@ fn what_is_printed_can_be_pasted_and_is_then_all_there() {
 #[test]
 fn each_tool_gets_its_own_form_with_reasons() {
     let spark = printed("spark");
-    let wait = "\n# No executor runs on a host that holds blocks, so waiting for one is lost.";
+    let wait =
+        "\n# Spark waits for a host only where it has an executor, so this matters where some";
     assert!(spark.contains(wait), "{spark}");
     assert!(spark.contains("\nspark.locality.wait.node=0\n"), "{spark}");
     assert!(
@@ -122,6 +113,9 @@ fn each_tool_gets_its_own_form_with_reasons() {
         <value>0</value>\n  <description>No host of jobs holds blocks";
     assert!(jobs.contains(delay), "{jobs}");
     assert!(!jobs.contains("tez."), "{jobs}");
+    // There it would stop every job of the old API.
+    let format = "<name>mapreduce.job.inputformat.class";
+    assert!(!jobs.contains(format), "{jobs}");
     let tez = printed("tez");
     assert!(
         tez.contains("<name>tez.am.container.reuse.enabled</name>"),
@@ -163,11 +157,13 @@ fn hadoops_files_are_read_as_hadoop_reads_them() {
         "beats.xml",
         &(property("beat", "300") + &property(nodes, "${beat}")),
     );
-    write_xml(
-        dir,
-        "hdfs-site.xml",
-        &property("dfs.client.read.prefetch.size", "5g"),
+    write_xml(dir, "capacity-scheduler.xml", &property(nodes, "1000"));
+    let all = verdicts("mapreduce", dir);
+    assert_eq!(
+        all[nodes]["verdict"], "equal",
+        "YARN does not read it there"
     );
+    fs::remove_file(dir.join("capacity-scheduler.xml")).expect("removed");
     let all = verdicts("mapreduce", dir);
     let of = |name: &str| {
         let one = &all[name];
@@ -190,10 +186,6 @@ fn hadoops_files_are_read_as_hadoop_reads_them() {
         "by its old name"
     );
     assert_eq!(of(rack), at("unjudged", "/mapred-site.xml:4"));
-    assert_eq!(
-        of("dfs.client.read.prefetch.size"),
-        at("equal", "/hdfs-site.xml:2")
-    );
     assert_eq!(
         of("mapreduce.job.ubertask.enable"),
         ("missing".to_owned(), None)
@@ -256,7 +248,9 @@ fn what_cannot_be_judged_is_said_with_its_reason() {
 fn sparks_and_flinks_lines_are_compared_as_values() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let dir = dir.path();
-    let spark = "# ours\nspark.locality.wait 0ms\nspark.sql.files.maxPartitionBytes=5g\n";
+    // Spark drops names that are not its own.
+    let spark = "# ours\nspark.locality.wait 0ms\nspark.sql.files.maxPartitionBytes=5g\n\
+        dfs.client.read.prefetch.size=5368709120\n";
     fs::write(dir.join("spark-defaults.conf"), spark).expect("written");
     write_xml(
         dir,
@@ -277,23 +271,57 @@ fn sparks_and_flinks_lines_are_compared_as_values() {
         (&prefetch["verdict"], &prefetch["now"]),
         (&"other".into(), &"1".into())
     );
+    for (value, verdict) in [("5368709120", "equal"), ("5g", "unjudged")] {
+        let held = property("dfs.client.read.prefetch.size", value);
+        write_xml(dir, "hdfs-site.xml", &held);
+        let prefetch = &verdicts("spark", dir)["spark.hadoop.dfs.client.read.prefetch.size"];
+        assert_eq!(prefetch["verdict"], verdict, "{prefetch}");
+    }
     // The last line counts, and what Spark replaces is not judged.
     let more = spark.to_owned() + "spark.locality.wait=4s\nspark.locality.wait.rack=${spark.w}\n";
     fs::write(dir.join("spark-defaults.conf"), more).expect("written");
     let all = verdicts("spark", dir);
     assert_eq!(all["spark.locality.wait.node"]["now"], "4s");
     assert_eq!(all["spark.locality.wait.rack"]["verdict"], "unjudged");
+    // Spark refuses a space before the unit, and Flink does not.
+    let spaced = "spark.locality.wait=0 s\nspark.sql.files.maxPartitionBytes=5 g\n";
+    fs::write(dir.join("spark-defaults.conf"), spaced).expect("written");
+    let all = verdicts("spark", dir);
+    for name in [
+        "spark.locality.wait.node",
+        "spark.sql.files.maxPartitionBytes",
+    ] {
+        assert_eq!(all[name]["verdict"], "unjudged", "{}", all[name]);
+    }
+}
 
-    let yaml = "yarn:\n  heartbeat:\n    container-request-interval: 0 s\nflink: {hadoop: {}}\n";
-    fs::write(dir.join("config.yaml"), yaml).expect("written");
-    let all = verdicts("flink", dir);
-    let beat = &all["yarn.heartbeat.container-request-interval"];
+#[test]
+fn flinks_files_are_read_as_flink_reads_them() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let dir = dir.path();
+    let beat = |file: &str, text: &str| {
+        fs::write(dir.join(file), text).expect("written");
+        verdicts("flink", dir)["yarn.heartbeat.container-request-interval"].clone()
+    };
+    let nested = "yarn:\n  heartbeat:\n    container-request-interval: 0 s\n";
+    let one = beat("config.yaml", nested);
     assert_eq!(
-        (&beat["verdict"], &beat["now"]),
+        (&one["verdict"], &one["now"]),
         (&"other".into(), &"0 s".into())
     );
-    let prefetch = &all["flink.hadoop.dfs.client.read.prefetch.size"];
-    assert_eq!(prefetch["verdict"], "unjudged", "{prefetch}");
+    assert_eq!(beat("config.yaml", "yarn: {}\n")["verdict"], "unjudged");
+    let one = beat("config.yaml", "a: 1\na: 2\n");
+    let why = one["why"].as_str().expect("a reason");
+    assert_eq!(one["verdict"], "unjudged");
+    assert!(
+        why.ends_with("config.yaml:2 has a again, which stops Flink"),
+        "{why}"
+    );
+    // The old file counts before it, has no maps, and the last line of a key counts.
+    assert_eq!(beat("flink-conf.yaml", nested)["verdict"], "missing");
+    let flat = "yarn.heartbeat.container-request-interval: ";
+    let one = beat("flink-conf.yaml", &format!("{flat}1\n{flat}300 ms\n"));
+    assert_eq!(one["verdict"], "equal", "{one}");
 }
 
 #[test]
@@ -311,7 +339,7 @@ fn a_directory_that_cannot_be_read_is_refused_with_what_to_do() {
     refused("spark", &dir.join("none"), &["No such file", "none", name]);
     refused("spark", dir, &["no file of the tool is there", name]);
     write_xml(dir, "core-site.xml", "");
-    let all = "mapred-site.xml, yarn-site.xml, capacity-scheduler.xml, hdfs-site.xml with --conf";
+    let all = "mapred-site.xml, yarn-site.xml, capacity-scheduler.xml with --conf";
     refused("mapreduce", dir, &["no file of the tool is there", all]);
     write_xml(dir, "mapred-site.xml", "<property>");
     refused(
@@ -319,18 +347,27 @@ fn a_directory_that_cannot_be_read_is_refused_with_what_to_do() {
         dir,
         &["mapred-site.xml:1", "not well-formed XML"],
     );
-    fs::remove_file(dir.join("mapred-site.xml")).expect("removed");
+    // Spark does not read it.
+    fs::write(dir.join("spark-defaults.conf"), "").expect("written");
+    assert_eq!(beside("spark", dir).0, Some(1));
+    fs::write(dir.join("spark-defaults.conf"), "#".repeat((1 << 20) + 1)).expect("written");
+    let small = "put a file there that is not too large, or name another directory";
+    refused("spark", dir, &["larger than 1048576 bytes", small]);
+    for file in ["mapred-site.xml", "spark-defaults.conf"] {
+        fs::remove_file(dir.join(file)).expect("removed");
+    }
     for (tool, file) in [
         ("mapreduce", "mapred-site.xml"),
         ("spark", "spark-defaults.conf"),
     ] {
         fs::create_dir(dir.join(file)).expect("created");
-        refused(
-            tool,
-            dir,
-            &[file, "let this user read it, or name another directory"],
-        );
+        refused(tool, dir, &[file, "it is not a file", small]);
         fs::remove_dir(dir.join(file)).expect("removed");
+        // Nothing writes to it, so that its opening would wait without an end.
+        let made = Command::new("mkfifo").arg(dir.join(file)).status();
+        assert!(made.expect("mkfifo runs").success());
+        refused(tool, dir, &[file, "it is not a file", small]);
+        fs::remove_file(dir.join(file)).expect("removed");
     }
     let (code, text) = said(&compute("pig", &[]));
     assert!(code == Some(2) && text.contains("mapreduce"), "{text}");
@@ -353,6 +390,8 @@ fn json_has_what_the_text_has() {
         "default": "3s", "reason": first["reason"],
     });
     assert_eq!(first, &expected);
+    let prefetch = &answer["properties"][3];
+    assert_eq!(prefetch["default"], Value::Null, "{prefetch}");
     let dir = tempfile::tempdir().expect("temporary directory");
     fs::write(dir.path().join("spark-defaults.conf"), "").expect("written");
     let output = compute(
@@ -362,6 +401,7 @@ fn json_has_what_the_text_has() {
     assert_eq!(output.status.code(), Some(1));
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(answer["conf"], dir.path().to_str().expect("UTF-8"));
+    assert_eq!(answer["equal"], false);
     let keys = answer["properties"][0]
         .as_object()
         .expect("an object")

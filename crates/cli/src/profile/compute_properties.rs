@@ -10,7 +10,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use self::ValueForm::{Bytes, Flag, Number, Time, Word};
+use self::ValueForm::{Bytes, Flag, Number, SpacedTime, Time};
 
 /// A tool that runs jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -44,10 +44,10 @@ pub enum ValueForm {
     Bytes,
     /// A duration: milliseconds, or with a unit such as `3s`.
     Time,
+    /// The same, with or without spaces before the unit, as Flink reads it.
+    SpacedTime,
     /// `true` or `false`.
     Flag,
-    /// Text.
-    Word,
 }
 
 /// A property of the profile.
@@ -59,8 +59,8 @@ pub struct ComputeProperty {
     pub name: &'static str,
     /// What the profile sets.
     pub value: &'static str,
-    /// What counts where nothing sets it; empty: nothing.
-    pub default: &'static str,
+    /// What counts where nothing sets it, if anything does.
+    pub default: Option<&'static str>,
     /// Why, in one or two sentences.
     pub reason: &'static str,
     /// How its value is read.
@@ -79,7 +79,6 @@ pub const CAPACITY: &str = "capacity-scheduler.xml";
 /// Site of YARN's daemons, and of what asks them.
 pub const YARN: &str = "yarn-site.xml";
 const MAPRED: &str = "mapred-site.xml";
-const HDFS: &str = "hdfs-site.xml";
 const TEZ: &str = "tez-site.xml";
 /// Spark's only file.
 pub const SPARK: &str = "spark-defaults.conf";
@@ -90,10 +89,6 @@ pub const FLINK: &str = "config.yaml";
 const TASK_BYTES: &str = "5368709120";
 /// 0.3 s: the thesis's heartbeat.
 const BEAT_MS: &str = "300";
-/// How HDFS clients call the bytes of a file whose blocks they ask for at once.
-const PREFETCH: &str = "dfs.client.read.prefetch.size";
-const PREFETCH_WHY: &str =
-    "A task asks the NameNode once for all its blocks, and not for each ten of them.";
 
 const fn set(
     file: &'static str,
@@ -105,7 +100,11 @@ const fn set(
         file,
         name,
         value,
-        default,
+        default: if default.is_empty() {
+            None
+        } else {
+            Some(default)
+        },
         reason,
         form,
         old: None,
@@ -135,7 +134,8 @@ const ON_YARN: [ComputeProperty; 2] = [
         ),
         (Number, "1000"),
         "A free slot waits for its next heartbeat. The ResourceManager answers three times as \
-         many: keep the default above some hundred NodeManagers.",
+         many: keep the default above some hundred NodeManagers. With \
+         heartbeat-interval-scaling-enable, set its min-ms too.",
     ),
     set(
         CAPACITY,
@@ -145,9 +145,7 @@ const ON_YARN: [ComputeProperty; 2] = [
     ),
 ];
 
-const PREFETCHED: ComputeProperty = set(HDFS, (PREFETCH, TASK_BYTES), (Bytes, ""), PREFETCH_WHY);
-
-const OF_MAPREDUCE: [ComputeProperty; 6] = [
+const OF_MAPREDUCE: [ComputeProperty; 5] = [
     set(
         MAPRED,
         (
@@ -159,24 +157,10 @@ const OF_MAPREDUCE: [ComputeProperty; 6] = [
     ),
     set(
         MAPRED,
-        (
-            "mapreduce.job.inputformat.class",
-            "org.apache.hadoop.mapreduce.lib.input.CombineTextInputFormat",
-        ),
-        (
-            Word,
-            "org.apache.hadoop.mapreduce.lib.input.TextInputFormat",
-        ),
-        "Jobs that name no format get splits of several blocks. A mapper that casts its split to \
-         FileSplit needs TextInputFormat again.",
-    )
-    .once("mapreduce.inputformat.class"),
-    set(
-        MAPRED,
         ("mapreduce.input.fileinputformat.split.maxsize", TASK_BYTES),
         (Number, ""),
-        "Combined splits are so large that the start of a JVM weighs little. A job whose input is \
-         smaller than this times the slots should set less.",
+        "Only for jobs that combine splits: they are so large that the start of a JVM weighs \
+         little. A job whose input is smaller than this times the slots should set less.",
     )
     .once("mapred.max.split.size"),
     set(
@@ -196,15 +180,17 @@ const OF_MAPREDUCE: [ComputeProperty; 6] = [
             "1",
         ),
         (Number, "0"),
-        "What is left of a rack's blocks stays a split of this rack, and is not mixed with others.",
+        "What is left of a rack's blocks stays a split of this rack, and is not mixed with others. \
+         A job that sets minsize.per.node above 1 must set this too.",
     )
     .once("mapred.min.split.size.per.rack"),
     set(
         MAPRED,
         ("mapreduce.job.ubertask.enable", "true"),
         (Flag, "false"),
-        "MapReduce on YARN reuses no JVM. A job of at most 9 maps over a block of input runs in \
-         that of its ApplicationMaster.",
+        "MapReduce on YARN reuses no JVM. A job of at most 9 maps over a block of input, and one \
+         reduce, runs in its ApplicationMaster's. That one needs no less memory and vcores than a \
+         task.",
     ),
 ];
 
@@ -250,8 +236,9 @@ const OF_SPARK: [ComputeProperty; 4] = [
         SPARK,
         ("spark.locality.wait.node", "0"),
         (Time, "3s"),
-        "No executor runs on a host that holds blocks, so waiting for one is lost. Reduce tasks \
-         and cached data of another executor on the host are not waited for either.",
+        "Spark waits for a host only where it has an executor, so this matters where some hosts \
+         hold both. Reduce tasks and cached data of another executor on the host are not waited \
+         for either.",
     )
     .or_by("spark.locality.wait"),
     set(
@@ -266,32 +253,25 @@ const OF_SPARK: [ComputeProperty; 4] = [
         ("spark.sql.files.maxPartitionBytes", TASK_BYTES),
         (Bytes, "134217728"),
         "Large tables and DataFrames get large tasks. Spark makes them smaller where there would \
-         be fewer tasks than cores.",
+         be fewer tasks than cores. With dynamic allocation, set spark.sql.files.minPartitionNum \
+         to the cores wanted. Larger partitions need more memory for sorts and caches.",
     ),
     set(
         SPARK,
         ("spark.hadoop.dfs.client.read.prefetch.size", TASK_BYTES),
-        (Bytes, ""),
-        PREFETCH_WHY,
+        (Number, ""),
+        "A task asks the NameNode once for all its blocks, and not for each ten of them.",
     )
-    .or_by(PREFETCH),
+    .or_by("dfs.client.read.prefetch.size"),
 ];
 
-const OF_FLINK: [ComputeProperty; 2] = [
-    set(
-        FLINK,
-        ("yarn.heartbeat.container-request-interval", BEAT_MS),
-        (Time, "500"),
-        "Only on YARN: TaskManagers that are wanted are heard of at the next heartbeat.",
-    ),
-    set(
-        FLINK,
-        ("flink.hadoop.dfs.client.read.prefetch.size", TASK_BYTES),
-        (Bytes, ""),
-        PREFETCH_WHY,
-    )
-    .or_by(PREFETCH),
-];
+const OF_FLINK: [ComputeProperty; 1] = [set(
+    FLINK,
+    ("yarn.heartbeat.container-request-interval", BEAT_MS),
+    (SpacedTime, "500"),
+    "Only on YARN: TaskManagers that are wanted are heard of at the next heartbeat. Flink's \
+         page says that a lower value may allocate too many containers.",
+)];
 
 /// The properties of a tool.
 pub fn properties(tool: ComputeTool, layout: JobLayout) -> Vec<ComputeProperty> {
@@ -299,8 +279,8 @@ pub fn properties(tool: ComputeTool, layout: JobLayout) -> Vec<ComputeProperty> 
     match tool {
         ComputeTool::Spark => OF_SPARK.to_vec(),
         ComputeTool::Flink => OF_FLINK.to_vec(),
-        ComputeTool::MapReduce => [&OF_MAPREDUCE[..], &ON_YARN, &[PREFETCHED]].concat(),
-        ComputeTool::Tez => [&OF_TEZ[..], &ON_YARN, &[PREFETCHED]].concat(),
+        ComputeTool::MapReduce => [&OF_MAPREDUCE[..], &ON_YARN].concat(),
+        ComputeTool::Tez => [&OF_TEZ[..], &ON_YARN].concat(),
     }
 }
 
@@ -321,11 +301,20 @@ impl ComputeTool {
             Self::Spark => &[
                 "On YARN, what the profile for mapreduce sets in yarn-site.xml and \
                  capacity-scheduler.xml counts too.",
-                "Executors keep their JVM, and ask YARN every 200 ms while some are wanted.",
+                "Executors keep their JVM, and ask YARN at intervals from 200 ms up to 3 s while \
+                 some are wanted.",
                 "Spark combines files by size alone, and RDDs of text take a block a task.",
             ],
-            Self::MapReduce => &[],
-            Self::Tez => &["Tez combines by host, and then by rack, as it comes."],
+            Self::MapReduce => &[
+                "A job of the new API asks for CombineTextInputFormat itself, by \
+                 -D mapreduce.job.inputformat.class=...; in mapred-site.xml it stops every job of \
+                 the old API.",
+            ],
+            Self::Tez => &[
+                "Tez combines by host, and then by rack, as it comes.",
+                "If storage is in other racks than jobs, set \
+                 tez.am.container.reuse.non-local-fallback.enabled to true.",
+            ],
             Self::Flink => &[
                 "On YARN, what the profile for mapreduce sets in yarn-site.xml and \
                  capacity-scheduler.xml counts too.",

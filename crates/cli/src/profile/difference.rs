@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use hayloft_conf::shown;
 use serde::Serialize;
 
-use super::compute_properties::{CAPACITY, ComputeProperty, ValueForm};
+use super::compute_properties::{CAPACITY, ComputeProperty, ValueForm, YARN};
 use super::what_is_set::{HeldValue, JobsConf};
 
 /// What a directory says of a property.
@@ -75,9 +75,10 @@ fn verdict(
 ) -> Result<ProfileVerdict, String> {
     let wanted = read(property.form, property.value);
     let Some(held) = held else {
+        let default = property.default.and_then(|text| read(property.form, text));
         return match conf.has(property.file) {
             false => Err(format!("{} has no {}", conf.dir().display(), property.file)),
-            true if wanted == read(property.form, property.default) => Ok(ProfileVerdict::Equal),
+            true if wanted == default => Ok(ProfileVerdict::Equal),
             true => Ok(ProfileVerdict::Missing),
         };
     };
@@ -94,7 +95,7 @@ fn verdict(
 
 /// Why the keys of the CapacityScheduler count for nothing, if another one is set.
 fn other_scheduler(file: &str, conf: &JobsConf) -> Option<String> {
-    let held = conf.held(CAPACITY, "yarn.resourcemanager.scheduler.class");
+    let held = conf.held(YARN, "yarn.resourcemanager.scheduler.class");
     let held = held.filter(|_| file == CAPACITY)?;
     let ours = held
         .text
@@ -102,16 +103,9 @@ fn other_scheduler(file: &str, conf: &JobsConf) -> Option<String> {
     (!ours).then(|| format!("{} names another scheduler", held.place))
 }
 
-/// A value as its reader takes it, so that `0` and `0s` are one.
-#[derive(Debug, PartialEq, Eq)]
-enum ReadValue<'a> {
-    Number(i64),
-    Flag(bool),
-    Word(&'a str),
-}
-
-fn read(form: ValueForm, text: &str) -> Option<ReadValue<'_>> {
-    let number = match form {
+/// A value as its reader takes it, so that `0` and `0s` are one; flags are 0 and 1.
+fn read(form: ValueForm, text: &str) -> Option<i64> {
+    match form {
         ValueForm::Number => text.parse().ok(),
         ValueForm::Bytes => scaled(text, |unit| {
             let unit = unit.strip_suffix('b').unwrap_or(unit);
@@ -120,29 +114,32 @@ fn read(form: ValueForm, text: &str) -> Option<ReadValue<'_>> {
                 .position(|of| *of == unit)?;
             Some(1_i64 << (10 * power))
         }),
-        ValueForm::Time => scaled(text, |unit| match unit {
-            "" | "ms" => Some(1),
-            "s" => Some(1_000),
-            "m" | "min" => Some(60_000),
-            "h" => Some(3_600_000),
-            "d" => Some(86_400_000),
-            _ => None,
-        }),
+        ValueForm::Time => scaled(text, milliseconds),
+        ValueForm::SpacedTime => scaled(text, |unit| milliseconds(unit.trim_start())),
         ValueForm::Flag => {
-            let flag = text.to_ascii_lowercase().parse();
-            return flag.ok().map(ReadValue::Flag);
+            let flag = text.to_ascii_lowercase().parse::<bool>();
+            flag.ok().map(i64::from)
         }
-        ValueForm::Word => return Some(ReadValue::Word(text)),
-    };
-    number.map(ReadValue::Number)
+    }
 }
 
-/// Digits and a unit, which may stand apart.
+fn milliseconds(unit: &str) -> Option<i64> {
+    match unit {
+        "" | "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" | "min" => Some(60_000),
+        "h" => Some(3_600_000),
+        "d" => Some(86_400_000),
+        _ => None,
+    }
+}
+
+/// Digits and a unit.
 fn scaled(text: &str, factor: impl Fn(&str) -> Option<i64>) -> Option<i64> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
     let number: i64 = digits.parse().ok()?;
-    number.checked_mul(factor(&unit.trim_start().to_ascii_lowercase())?)
+    number.checked_mul(factor(&unit.to_ascii_lowercase())?)
 }
 
 /// A line a property, and the reason where there is something to do.

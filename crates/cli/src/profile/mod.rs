@@ -81,15 +81,16 @@ pub fn run(args: &ProfileArgs) -> Result<ExitCode, CliError> {
         .iter()
         .map(|property| difference::judge(property, &conf))
         .collect();
+    let equal = judged
+        .iter()
+        .all(|one| one.verdict == ProfileVerdict::Equal);
     if args.json {
+        answer["equal"] = json!(equal);
         answer["conf"] = json!(dir.display().to_string());
         answer["properties"] = json!(judged);
         print_json(&answer)?;
     } else {
         print!("{}", difference::text(&judged));
     }
-    let equal = judged
-        .iter()
-        .all(|one| one.verdict == ProfileVerdict::Equal);
     Ok(ExitCode::from(if equal { 0 } else { FINDING }))
 }

@@ -23,11 +23,8 @@ pub fn text(tool: ComputeTool, properties: &[ComputeProperty]) -> String {
         }
         text.push_str(&one(tool, property));
     }
-    let unset = tool.nothing_to_set();
-    if !unset.is_empty() {
-        text.push('\n');
-        text.extend(unset.iter().map(|said| comment(said)));
-    }
+    text.push('\n');
+    text.extend(tool.nothing_to_set().iter().map(|said| comment(said)));
     text
 }
 
@@ -55,7 +52,7 @@ fn one(tool: ComputeTool, property: &ComputeProperty) -> String {
 /// The reason, and what counts without the property.
 fn why(property: &ComputeProperty) -> String {
     match property.default {
-        "" => property.reason.to_owned(),
-        default => format!("{} Default: {default}.", property.reason),
+        None => property.reason.to_owned(),
+        Some(default) => format!("{} Default: {default}.", property.reason),
     }
 }

@@ -1,5 +1,6 @@
 //! What a directory of a tool's configuration sets now, and where.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use hayloft_conf::{ConfigError, Configuration, JavaProperty, Origin, java_properties};
@@ -8,7 +9,7 @@ use hayloft_conf::{read_java_file, shown};
 use crate::error::CliError;
 
 use super::compute_properties::{CAPACITY, ComputeProperty, ComputeTool, FLINK, SPARK, YARN};
-use super::flink_lines::flink_lines;
+use super::flink_lines::{flat_flink_lines, flink_lines};
 
 /// What jobs and their clients read, in order: later files win, but over what is final.
 const OF_JOBS: [&str; 5] = [
@@ -18,8 +19,10 @@ const OF_JOBS: [&str; 5] = [
     "hdfs-site.xml",
     "tez-site.xml",
 ];
-/// What the ResourceManager reads, in order.
-const OF_MANAGER: [&str; 3] = ["core-site.xml", YARN, CAPACITY];
+/// What clients of Spark read of HDFS, in order.
+const OF_SPARK: [&str; 2] = ["core-site.xml", "hdfs-site.xml"];
+/// What YARN's daemons read, in order. The CapacityScheduler has its own file over it.
+const OF_YARN: [&str; 2] = ["core-site.xml", YARN];
 /// Flink's files: the first that is there counts, as up to Flink 1.20. Later ones have the second
 /// alone.
 const OF_FLINK: [&str; 2] = ["flink-conf.yaml", FLINK];
@@ -39,7 +42,8 @@ pub struct HeldValue {
 #[derive(Debug)]
 struct LinesFile {
     path: PathBuf,
-    lines: Vec<JavaProperty>,
+    /// Or the second line of a key that is there twice, which its reader refuses.
+    lines: Result<Vec<JavaProperty>, JavaProperty>,
 }
 
 /// A directory of a tool's configuration.
@@ -47,7 +51,8 @@ struct LinesFile {
 pub struct JobsConf {
     dir: PathBuf,
     jobs: Configuration,
-    manager: Configuration,
+    yarn: Configuration,
+    scheduler: Configuration,
     lines: Option<LinesFile>,
 }
 
@@ -70,16 +75,25 @@ impl JobsConf {
             return Err(CliError::new(what, place, advice));
         }
         let bare = Configuration::of_directory(dir);
+        let (of_jobs, of_yarn, of_scheduler): (&[&str], &[&str], &[&str]) = match tool {
+            ComputeTool::Spark => (&OF_SPARK, &[], &[]),
+            ComputeTool::Flink => (&[], &[], &[]),
+            ComputeTool::MapReduce | ComputeTool::Tez => (&OF_JOBS, &OF_YARN, &[CAPACITY]),
+        };
+        let yarn = over(&bare, of_yarn)?;
         let conf = Self {
             dir: dir.to_path_buf(),
-            jobs: over(&bare, &OF_JOBS)?,
-            manager: over(&bare, &OF_MANAGER)?,
+            jobs: over(&bare, of_jobs)?,
+            scheduler: over(&yarn, of_scheduler)?,
+            yarn,
             lines: match tool {
-                ComputeTool::Spark => lines_of(&dir.join(SPARK), java_properties)?,
-                ComputeTool::Flink => match lines_of(&dir.join(OF_FLINK[0]), flink_lines)? {
-                    None => lines_of(&dir.join(OF_FLINK[1]), flink_lines)?,
-                    old => old,
-                },
+                ComputeTool::Spark => lines_of(&dir.join(SPARK), |text| Ok(java_properties(text)))?,
+                ComputeTool::Flink => {
+                    match lines_of(&dir.join(OF_FLINK[0]), |text| Ok(flat_flink_lines(text)))? {
+                        None => lines_of(&dir.join(OF_FLINK[1]), flink_lines)?,
+                        old => old,
+                    }
+                }
                 ComputeTool::MapReduce | ComputeTool::Tez => None,
             },
         };
@@ -105,37 +119,52 @@ impl JobsConf {
     /// What sets `name` for those who read `file`.
     pub fn held(&self, file: &str, name: &str) -> Option<HeldValue> {
         match file {
-            SPARK | FLINK => {
-                let lines = self.lines.as_ref();
-                let held = lines.and_then(|lines| lines.held(name));
-                // Hadoop's own keys are Hadoop's files' too.
-                held.or_else(|| held_by_xml(&self.jobs, name))
-            }
-            YARN | CAPACITY => held_by_xml(&self.manager, name),
+            FLINK => self.lines.as_ref()?.held(name),
+            // Spark drops other names of its file; Hadoop's own are in Hadoop's files.
+            SPARK if name.starts_with("spark.") => self.lines.as_ref()?.held(name),
+            YARN => held_by_xml(&self.yarn, name),
+            CAPACITY => held_by_xml(&self.scheduler, name),
             _ => held_by_xml(&self.jobs, name),
         }
     }
 }
 
 fn over(bare: &Configuration, files: &[&str]) -> Result<Configuration, CliError> {
-    let all = files
-        .iter()
-        .try_fold(bare.clone(), |so_far, file| so_far.over(file));
-    all.map_err(|error| match error {
-        ConfigError::Read { .. } => CliError::new(error.to_string(), "", READABLE),
-        other => other.into(),
+    let all = files.iter().try_fold(bare.clone(), |so_far, file| {
+        let path = bare.directory().unwrap_or(Path::new("")).join(file);
+        // The opening of a pipe would wait for a writer.
+        if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(ConfigError::Read {
+                path,
+                included_from: None,
+                source: io::Error::other("it is not a file"),
+            });
+        }
+        so_far.over(file)
+    });
+    all.map_err(|error| match &error {
+        ConfigError::Read { source, .. } => CliError::new(error.to_string(), "", advice(source)),
+        _ => error.into(),
     })
 }
 
-const READABLE: &str = "let this user read it, or name another directory with --conf";
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        // What the readers of files say themselves, and not the system.
+        io::ErrorKind::Other => {
+            "put a file there that is not too large, or name another directory with --conf"
+        }
+        _ => "let this user read it, or name another directory with --conf",
+    }
+}
 
 fn lines_of(
     path: &Path,
-    parse: impl Fn(&str) -> Vec<JavaProperty>,
+    parse: impl Fn(&str) -> Result<Vec<JavaProperty>, JavaProperty>,
 ) -> Result<Option<LinesFile>, CliError> {
     let text = read_java_file(path).map_err(|error| {
         let what = format!("cannot read the configuration: {error}");
-        CliError::new(what, path.display().to_string(), READABLE)
+        CliError::new(what, path.display().to_string(), advice(&error))
     })?;
     Ok(text.map(|text| LinesFile {
         path: path.to_path_buf(),
@@ -146,13 +175,25 @@ fn lines_of(
 impl LinesFile {
     /// The last line of a key counts.
     fn held(&self, name: &str) -> Option<HeldValue> {
+        let place = |line: usize| format!("{}:{line}", self.path.display());
+        let lines = match &self.lines {
+            Ok(lines) => lines,
+            Err(JavaProperty { line, key, .. }) => {
+                let (key, place) = (shown(key), place(*line));
+                return Some(HeldValue {
+                    text: Err(format!("{place} has {key} again, which stops Flink")),
+                    place,
+                    is_final: false,
+                });
+            }
+        };
         let is_named = |one: &&JavaProperty| one.key == name;
         // A map on one line, which is not taken apart.
         let holds = |one: &&JavaProperty| {
             let within = name.strip_prefix(one.key.as_str());
             within.is_some_and(|rest| rest.starts_with('.')) && one.value.starts_with('{')
         };
-        let mut lines = self.lines.iter().rev();
+        let mut lines = lines.iter().rev();
         let (one, map) = match lines.clone().find(is_named) {
             Some(one) => (one, false),
             None => (lines.find(holds)?, true),
@@ -162,7 +203,7 @@ impl LinesFile {
                 false => Ok(one.value.clone()),
                 true => Err(format!("{} is a map on one line", shown(&one.key))),
             },
-            place: format!("{}:{}", self.path.display(), one.line),
+            place: place(one.line),
             is_final: false,
         })
     }
