@@ -90,7 +90,11 @@ impl Run<'_> {
         dir: &str,
     ) -> Result<LoadOutcome> {
         let sync = matches!(row.workload, BenchWorkload::Hsynced(_));
-        let records = if sync { SYNCED_RECORDS } else { FLUSHED_RECORDS };
+        let records = if sync {
+            SYNCED_RECORDS
+        } else {
+            FLUSHED_RECORDS
+        };
         let request = json!({
             "path": format!("{dir}/{}", row.workload), "streams": logs, "records": records,
             "bytes": 1024, "sync": sync, "favored": nodes,

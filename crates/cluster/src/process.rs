@@ -210,7 +210,8 @@ impl Process {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         threads.into_iter().flatten().flatten().all(|thread| {
             let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            stat.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" T"))
+            stat.rsplit_once(')')
+                .is_none_or(|(_, rest)| rest.starts_with(" T"))
         })
     }
 

@@ -152,7 +152,8 @@ fn all_stopped(pid: &str) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     threads.flatten().all(|thread| {
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        stat.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" T"))
+        stat.rsplit_once(')')
+            .is_none_or(|(_, rest)| rest.starts_with(" T"))
     })
 }
 
