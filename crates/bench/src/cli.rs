@@ -115,6 +115,9 @@ pub struct BenchReport {
     pub note: Option<String>,
 }
 
+/// Deletes of a volume that wait in a node of ours at most; a bench asks for all at once.
+const DELETES_MAX: u64 = 131_072;
+
 impl BenchArgs {
     /// Measures; `progress` is told a line now and then, `words` are the command's for the record.
     ///
@@ -207,6 +210,11 @@ impl BenchArgs {
         let rows = self.rows(targets, progress.as_ref());
         if rows.is_empty() && self.blocks == 0 {
             return Err(TestkitError::Talk("no row fits: see --list".into()));
+        }
+        if self.blocks > DELETES_MAX * u64::from(self.volumes) {
+            return Err(TestkitError::Talk(format!(
+                "--blocks: a node takes {DELETES_MAX} deletes of a volume: give more --volumes"
+            )));
         }
         let disk = match self.disk.as_deref() {
             None => BenchDisk::Directory(repository_root().join("target/lab")),

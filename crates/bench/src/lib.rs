@@ -178,8 +178,8 @@ fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
     Ok(())
 }
 
-/// A cluster for the rows in clear, one for those of each cipher, and one for those that need
-/// libhadoop. They run at the same time, and one of them works.
+/// A cluster for the rows in clear, one for those of each cipher, and one for those in which
+/// a client reads by itself. They run at the same time, and one of them works.
 fn rigs(options: &BenchOptions, base: &std::path::Path) -> Result<Vec<Rig>> {
     let kinds: BTreeSet<RigKind> = options.rows.iter().map(RigKind::of).collect();
     let start = |kind: RigKind| {
@@ -252,10 +252,11 @@ fn begin(options: &BenchOptions) -> BenchRecord {
         let text = "a sixteenth of the data of other rows";
         conditions.insert("rows of SASL's own ciphers".into(), text.into());
     }
-    if options.rows.iter().any(|row| RigKind::of(row).local) {
-        let text = "rows local-, tcp-, descriptors and zero-copy-: stock node and client";
-        conditions.insert("libhadoop".into(), text.into());
-    }
+    let native = match local_read::libhadoop() {
+        Ok(_) => "stock nodes and Java clients have it",
+        Err(_) => "none: stock nodes do nothing of what they are told of read-ahead and pages",
+    };
+    conditions.insert("libhadoop".into(), native.into());
     if let Some(network) = &options.network {
         conditions.insert("network".into(), network.clone());
     }

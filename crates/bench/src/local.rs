@@ -4,7 +4,7 @@ use super::clients::{SMALL_CLIENTS, SMALL_FILES, outcome_of};
 use super::figures::Figures;
 use super::local_read::LocalRead;
 use super::rows::{BenchRow, BenchWorkload};
-use super::work::{Files, PREAD_BYTES, Run, cold};
+use super::work::{Files, PREAD_BYTES, Run, at_rest, cold};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::LoadOutcome;
 use serde_json::json;
@@ -31,11 +31,12 @@ impl Run<'_> {
         match read {
             LocalRead::Cold | LocalRead::Pread => cold(&self.rig.disk(), bytes)?,
             LocalRead::Warm | LocalRead::ZeroCopy => {
+                at_rest(&self.rig.disk())?;
                 for _ in 0..2 {
                     self.read_locally(read, tcp, ready, bytes)?;
                 }
             }
-            LocalRead::Descriptors => {}
+            LocalRead::Descriptors => at_rest(&self.rig.disk())?,
         }
         self.measured(row, seat, |run| run.read_locally(read, tcp, ready, bytes))
     }

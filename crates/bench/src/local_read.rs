@@ -1,6 +1,7 @@
 //! Reads by a Java client with libhadoop: by itself, from files that a node of its host passes to
 //! it (short circuit), and over TCP beside that.
 
+use super::work::PREAD_BYTES;
 use hayloft_testkit::hadoop::repository_root;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -87,6 +88,10 @@ impl LocalRead {
             "dfs.client.read.shortcircuit.streams.cache.expiry.ms": KEPT_MS,
             "dfs.client.mmap.cache.timeout.ms": KEPT_MS,
         });
+        if self == Self::Pread {
+            // What it reads, and not sixteen times that.
+            conf["dfs.client.read.shortcircuit.buffer.size"] = json!(PREAD_BYTES);
+        }
         if self == Self::Descriptors {
             conf["dfs.client.read.shortcircuit.streams.cache.size"] = json!(0);
         }

@@ -396,6 +396,12 @@ impl Watching {
     }
 }
 
+/// What was written is on the device, and no process is busy with it.
+pub(super) fn at_rest(disk: &Path) -> Result<()> {
+    machine::settle(disk)?;
+    machine::await_rest()
+}
+
 /// What was written is on the device and in no memory: neither staged nor in the page cache, and
 /// no process is busy with it. Memory for the `bytes` that will be read is there.
 pub(super) fn cold(disk: &Path, bytes: u64) -> Result<()> {

@@ -68,7 +68,7 @@ fn with_blocks(xml: &str, name: &str, count: u64) -> Result<(String, BlocksBefor
         let id = directory + 1 + file;
         let _ = write!(
             made,
-            "<inode><id>{id}</id><type>FILE</type><name>f{file}</name>\
+            "<inode><id>{id}</id><type>FILE</type><name>f{file:06}</name>\
              <replication>1</replication><mtime>0</mtime><atime>0</atime>\
              <preferredBlockSize>{BLOCK_BYTES}</preferredBlockSize>\
              <permission>root:supergroup:0644</permission><blocks>"

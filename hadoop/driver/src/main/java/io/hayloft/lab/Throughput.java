@@ -17,6 +17,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileSystem;
@@ -33,6 +34,8 @@ import org.apache.hadoop.net.NetUtils;
 /** Concurrent streams with figures, for benchmarks. Stream i uses file {@code path/s<i>}. */
 final class Throughput {
   private static final int BUFFER_BYTES = 1 << 20;
+  /** Records of a first log: writers are known by it, as those of HBase are after theirs. */
+  private static final int FIRST_RECORDS = 128;
 
   void register(Map<String, LabDriver.Operation> operations) {
     operations.put("writeStreams", this::write);
@@ -119,21 +122,27 @@ final class Throughput {
     CyclicBarrier together = new CyclicBarrier((int) Request.number(request, "streams", 1));
     AtomicLong first = new AtomicLong(Long.MAX_VALUE);
     AtomicLong last = new AtomicLong(Long.MIN_VALUE);
+    AtomicReference<Exception> failed = new AtomicReference<>();
     try (DistributedFileSystem fs = Request.open(request)) {
       InetSocketAddress[] favored = favored(request);
       run(request, answer, stream -> {
         Path path = new Path(Request.path(request), "c" + stream);
         try (FSDataOutputStream out = logFile(fs, new Path(path, "s0"), favored)) {
-          append(out, data, sync, new long[1 + records / 10]);
+          append(out, data, sync, new long[Math.max(FIRST_RECORDS, records / 10)]);
         }
         long[] took = new long[records];
         try (FSDataOutputStream out = logFile(fs, new Path(path, "s1"), favored)) {
           append(out, data, sync, new long[1 + records / 10]);
-          together.await(60, TimeUnit.SECONDS);
+          together.await(5, TimeUnit.MINUTES);
           first.accumulateAndGet(System.nanoTime(), Math::min);
           append(out, data, sync, took);
           last.accumulateAndGet(System.nanoTime(), Math::max);
-          together.await(60, TimeUnit.SECONDS);
+          together.await(5, TimeUnit.MINUTES);
+        } catch (Exception e) {
+          // The others need not wait, and say why this one failed.
+          failed.compareAndSet(null, e);
+          together.reset();
+          throw failed.get();
         }
         synchronized (micros) {
           for (long one : took) {
