@@ -2,8 +2,7 @@
 
 use super::encryption::BenchCipher;
 use super::fair::origin::today;
-use super::fair::stock::Medium;
-use super::local_read::libhadoop;
+use super::fair::stock::{Medium, libhadoop};
 use super::results::PublishedRuns;
 use super::rows::{self, BenchRow};
 use super::targets::BenchTargets;

@@ -2,9 +2,9 @@
 
 use super::clients::{SMALL_CLIENTS, SMALL_FILES, outcome_of};
 use super::figures::Figures;
-use super::local_read::LocalRead;
+use super::local_read::{LocalRead, PREAD_BYTES};
 use super::rows::{BenchRow, BenchWorkload};
-use super::work::{Files, PREAD_BYTES, Run, at_rest, cold};
+use super::work::{Files, Run, at_rest, cold};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::LoadOutcome;
 use serde_json::json;

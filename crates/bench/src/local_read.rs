@@ -1,13 +1,14 @@
 //! Reads by a Java client with libhadoop: by itself, from files that a node of its host passes to
 //! it (short circuit), and over TCP beside that.
 
-use super::work::PREAD_BYTES;
-use hayloft_testkit::hadoop::repository_root;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How long the client keeps files open that nothing reads, ms: deleted ones hold their room.
 const KEPT_MS: u32 = 10_000;
+
+/// Bytes of a positional read.
+pub(super) const PREAD_BYTES: u64 = 64 << 10;
 
 /// What the client reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,23 +114,6 @@ impl LocalRead {
         let row = self.row(tcp);
         Err(format!("{row}: {name} was {is} bytes, not {wanted}"))
     }
-}
-
-/// The directory with libhadoop, for the stock node and the client.
-///
-/// # Errors
-/// That it is not there, and how to get it.
-pub fn libhadoop() -> Result<PathBuf, String> {
-    let dir = repository_root().join("target/libhadoop");
-    if dir.join("libhadoop.so").is_file() {
-        return Ok(dir);
-    }
-    Err("there is no libhadoop: run scripts/fetch-libhadoop".into())
-}
-
-/// The flag by which a JVM finds it.
-pub(super) fn jvm_flag() -> Result<String, String> {
-    Ok(format!("-Djava.library.path={}", libhadoop()?.display()))
 }
 
 /// Configuration of nodes whose sockets are in a directory.

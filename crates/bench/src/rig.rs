@@ -3,7 +3,7 @@
 use super::BenchOptions;
 use super::encryption::BenchCipher;
 use super::fair::stock::{BLOCK_MIB, client_flags, jvm_flags};
-use super::local_read::{jvm_flag, nodes_conf};
+use super::local_read::nodes_conf;
 use super::names::NameNodeClient;
 use super::peers::{BEFORE, Peer};
 use super::rows::BenchRow;
@@ -62,17 +62,6 @@ impl RigKind {
         let encrypted = encrypted.map(|(key, value)| (key, value.to_owned()));
         let local = sockets.iter().flat_map(|dir| nodes_conf(dir.path()));
         encrypted.chain(local).collect()
-    }
-
-    /// What the JVMs of stock nodes and of the client get beside what all get: libhadoop where it
-    /// is there, as in Apache's own packages. Without it a stock node leaves out what it is told of
-    /// read-ahead and of pages to drop or to push, and says nothing.
-    fn jvm_flags(self) -> Result<Vec<String>> {
-        match jvm_flag() {
-            Ok(flag) => Ok(vec![flag]),
-            Err(why) if self.local => Err(TestkitError::Talk(why)),
-            Err(_) => Ok(Vec::new()),
-        }
     }
 
     /// In a word or two.
@@ -161,7 +150,6 @@ impl Rig {
         for (key, value) in kind.conf(sockets.as_ref()) {
             builder = builder.conf(key, value);
         }
-        let native = kind.jvm_flags()?;
         let mut seats = Vec::new();
         let mut index = 0;
         for name in &options.peers {
@@ -170,8 +158,7 @@ impl Rig {
                 let volume = VolumeSpec::at(disk.path().join(format!("{name}-{copy}")));
                 let mut spec = NodeSpec::new(peer.kind).volumes(vec![volume]);
                 spec.conf = peer.conf.clone();
-                let flags = [jvm_flags(), native.clone(), options.jvm_flags.clone()];
-                spec.jvm_flags = Some(flags.concat());
+                spec.jvm_flags = Some([jvm_flags(), options.jvm_flags.clone()].concat());
                 if name == BEFORE {
                     spec.binary.clone_from(&options.before);
                 }
@@ -185,7 +172,7 @@ impl Rig {
         let namenode = cluster.namenode(0).rpc();
         let names = NameNodeClient::new(&namenode)?;
         let driver = java
-            .then(|| cluster.driver_with_flags([client_flags(), native].concat()))
+            .then(|| cluster.driver_with_flags(client_flags()))
             .transpose()?;
         Ok(Self {
             driver,
@@ -355,14 +342,12 @@ mod tests {
     use crate::rows::Client;
 
     #[test]
-    fn only_local_rows_get_sockets_and_all_get_libhadoop() {
+    fn only_local_rows_get_sockets() {
         let kind = |name| RigKind::of(&BenchRow::named(name, Client::Java).expect("a row"));
         let (clear, local) = (kind("warm-1"), kind("local-warm-1"));
         assert_eq!((kind("descriptors"), kind("tcp-warm-1")), (local, local));
         assert!(clear != local && kind("warm-1-aes") != clear && !kind("warm-1-aes").local);
         assert_eq!(clear.conf(None), []);
-        let there = usize::from(crate::local_read::libhadoop().is_ok());
-        assert_eq!(clear.jvm_flags().map(|flags| flags.len()).ok(), Some(there));
         let sockets = tempfile::tempdir().expect("a directory");
         let conf = local.conf(Some(&sockets));
         let path = sockets.path().join("dn._PORT").display().to_string();

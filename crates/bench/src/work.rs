@@ -3,6 +3,7 @@
 use super::encryption::BenchCipher;
 use super::figures::{Figure, Figures};
 use super::limits::{Device, LIMIT};
+use super::local_read::PREAD_BYTES;
 use super::measure::Watch;
 use super::record::{BenchRecord, BenchSample, WarmUp};
 use super::rig::{Rig, RigKind};
@@ -15,9 +16,6 @@ use hayloft_testkit::machine;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
-
-/// Bytes of a positional read.
-pub(super) const PREAD_BYTES: u64 = 64 << 10;
 
 /// Memory that is warmed before a row, bytes: the upper one takes ten seconds where the host has to
 /// find all of it.

@@ -1,10 +1,12 @@
 //! Apache's DataNode at its best for what its data lie on, and ours beside it: the one description
 //! that the benchmark and all experiments use. A test keeps its keys and flags out of other files.
 
+use hayloft_testkit::hadoop::repository_root;
 use hayloft_testkit::hadoop_conf::Conf;
 use hayloft_testkit::modelled::MEDIA;
 use hayloft_testkit::node::{Kind, NodeSpec, VolumeSpec};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Block size of every file unless an experiment says another and why, MiB: Hadoop's default.
 pub const BLOCK_MIB: u32 = 128;
@@ -142,10 +144,26 @@ pub fn ours(medium: Medium, sync_on_close: bool) -> Conf {
     conf
 }
 
-/// [`JVM_FLAGS`], as processes take them.
+/// The directory with libhadoop, for stock nodes and Java clients.
+///
+/// # Errors
+/// That it is not there, and how to get it.
+pub fn libhadoop() -> Result<PathBuf, String> {
+    let dir = repository_root().join("target/libhadoop");
+    if dir.join("libhadoop.so").is_file() {
+        return Ok(dir);
+    }
+    Err("there is no libhadoop: run scripts/fetch-libhadoop".into())
+}
+
+/// [`JVM_FLAGS`], as processes take them, and where libhadoop is if it is there, as in Apache's own
+/// packages. Without it a stock node leaves out what it is told of read-ahead and of pages to drop
+/// or to push, and says nothing.
 #[must_use]
 pub fn jvm_flags() -> Vec<String> {
-    JVM_FLAGS.map(String::from).to_vec()
+    let native = libhadoop().map(|dir| format!("-Djava.library.path={}", dir.display()));
+    let flags = JVM_FLAGS.map(String::from).into_iter();
+    flags.chain(native).collect()
 }
 
 /// Flags of a stock client that stays for a whole run, the same for every peer.
