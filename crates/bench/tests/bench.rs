@@ -1,8 +1,9 @@
 //! The benchmark itself, with tiny sizes: every row, the stock peer included, measures something.
 
 use hayloft_bench::encryption::BenchCipher;
+use hayloft_bench::fair::stock::libhadoop;
 use hayloft_bench::figures::Figure;
-use hayloft_bench::local_read::{LocalRead, libhadoop};
+use hayloft_bench::local_read::LocalRead;
 use hayloft_bench::record::{BenchRecord, MarkReason};
 use hayloft_bench::rows::{self, BenchRow, BenchWorkload, Client};
 use hayloft_bench::targets::BenchTargets;
