@@ -114,7 +114,8 @@ pub struct BenchReport {
     pub note: Option<String>,
 }
 
-/// Deletes of a volume that wait in a node of ours at most; a bench asks for all at once.
+/// Deletes of a volume that wait in a node of ours at most, as `Invalidations` of the store has it:
+/// a node drops what is above. A bench asks for all at once.
 const DELETES_MAX: u64 = 131_072;
 
 impl BenchArgs {

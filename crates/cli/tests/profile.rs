@@ -369,6 +369,11 @@ fn a_directory_that_cannot_be_read_is_refused_with_what_to_do() {
         refused(tool, dir, &[file, "it is not a file", small]);
         fs::remove_file(dir.join(file)).expect("removed");
     }
+    let including = "<configuration><xi:include href=\"pipe\"/></configuration>";
+    fs::write(dir.join("mapred-site.xml"), including).expect("written");
+    let made = Command::new("mkfifo").arg(dir.join("pipe")).status();
+    assert!(made.expect("mkfifo runs").success());
+    refused("mapreduce", dir, &["pipe", "it is not a file", small]);
     let (code, text) = said(&compute("pig", &[]));
     assert!(code == Some(2) && text.contains("mapreduce"), "{text}");
 }

@@ -28,6 +28,7 @@
 //! | [`patterns`] | regular expressions, compiled once |
 
 mod address;
+mod bounded_file;
 mod choice;
 mod configuration;
 mod data_dir;

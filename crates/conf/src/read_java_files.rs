@@ -1,8 +1,9 @@
 //! Files of Java's and of the shell: lines that go on, keys and values, words.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::bounded_file::read_bounded;
 
 /// Bytes of a file, at most.
 const BYTES_MAX: u64 = 1 << 20;
@@ -29,23 +30,10 @@ pub(crate) fn read(conf: &Path, name: &str, said: &mut Vec<String>) -> Option<(P
 /// # Errors
 /// When it is there, and cannot be read, is no file, or is larger.
 pub fn read_java_file(path: &Path) -> io::Result<Option<String>> {
-    let found = match std::fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        found => found?,
-    };
-    if !found.is_file() {
-        return Err(io::Error::other("it is not a file"));
+    match read_bounded(path, BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => Ok(Some(String::from_utf8_lossy(&read?).into_owned())),
     }
-    let mut bytes = Vec::new();
-    File::open(path)?
-        .take(BYTES_MAX + 1)
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(io::Error::other(format!(
-            "it is larger than {BYTES_MAX} bytes"
-        )));
-    }
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Each line with its number from 1, those joined that a backslash at the end continues.

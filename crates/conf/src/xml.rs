@@ -4,13 +4,12 @@
 //! child elements or attributes, `<xi:include href>` with `<xi:fallback>`. No external entities, no
 //! DTD. Bounded: file size, include depth, number of files, number of properties.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
+use super::bounded_file::read_bounded;
 use super::error::ConfigError;
 use super::uri::percent_decode;
 
@@ -85,7 +84,7 @@ struct Draft {
 
 impl Loader {
     fn file(&mut self, path: &Path, depth: usize, from: Option<String>) -> Result<(), ConfigError> {
-        let bytes = read_bounded(path).map_err(|source| ConfigError::Read {
+        let bytes = read_bounded(path, FILE_BYTES_MAX).map_err(|source| ConfigError::Read {
             path: path.to_path_buf(),
             included_from: from,
             source,
@@ -102,19 +101,6 @@ impl Loader {
         }
         .parse()
     }
-}
-
-fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?
-        .take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(std::io::Error::other(format!(
-            "larger than {FILE_BYTES_MAX} bytes"
-        )));
-    }
-    Ok(bytes)
 }
 
 struct Document<'a> {

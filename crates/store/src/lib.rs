@@ -74,6 +74,7 @@ pub use config::{
 pub use counts::ScanReport;
 pub use error::{StoreError, StoreErrorKind};
 pub use layout::dirs::now_ms;
+pub use layout::names::subdir;
 pub use layout::version::is_volume;
 pub use reader::{PlainFiles, ReplicaReader, ReplicaWatch};
 pub use replica::locked_memory::CacheUse;

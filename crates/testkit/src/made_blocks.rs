@@ -7,6 +7,7 @@ use crate::driver::Driver;
 use crate::error::{Result, TestkitError, expect};
 use crate::hadoop::{Jvm, class};
 use bytes::BufMut as _;
+use hayloft_store::subdir;
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use std::fmt::Write as _;
 use std::fs;
@@ -166,8 +167,7 @@ fn make_files(volumes: &[PathBuf], pool: &str, last: &BlocksBefore, count: u64) 
         let finalized = volume.join("current").join(pool).join("current/finalized");
         for at in (nth..count).step_by(volumes.len()) {
             let id = last.id + 1 + at;
-            let (outer, inner) = ((id >> 16) & 31, (id >> 8) & 31);
-            let dir = finalized.join(format!("subdir{outer}/subdir{inner}"));
+            let dir = finalized.join(subdir(id.cast_signed()));
             let path = dir.join(format!("blk_{id}"));
             let mut written = fs::write(&path, &data);
             if written.is_err() {

@@ -93,18 +93,14 @@ const BEAT_MS: &str = "300";
 const fn set(
     file: &'static str,
     (name, value): (&'static str, &'static str),
-    (form, default): (ValueForm, &'static str),
+    (form, default): (ValueForm, Option<&'static str>),
     reason: &'static str,
 ) -> ComputeProperty {
     ComputeProperty {
         file,
         name,
         value,
-        default: if default.is_empty() {
-            None
-        } else {
-            Some(default)
-        },
+        default,
         reason,
         form,
         old: None,
@@ -132,7 +128,7 @@ const ON_YARN: [ComputeProperty; 2] = [
             "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms",
             BEAT_MS,
         ),
-        (Number, "1000"),
+        (Number, Some("1000")),
         "A free slot waits for its next heartbeat. The ResourceManager answers three times as \
          many: keep the default above some hundred NodeManagers. With \
          heartbeat-interval-scaling-enable, set its min-ms too.",
@@ -140,7 +136,7 @@ const ON_YARN: [ComputeProperty; 2] = [
     set(
         CAPACITY,
         ("yarn.scheduler.capacity.node-locality-delay", "0"),
-        (Number, "40"),
+        (Number, Some("40")),
         "No host of jobs holds blocks, so waiting for one is lost. Racks are still preferred.",
     ),
 ];
@@ -152,13 +148,13 @@ const OF_MAPREDUCE: [ComputeProperty; 5] = [
             "yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms",
             BEAT_MS,
         ),
-        (Number, "1000"),
+        (Number, Some("1000")),
         "The ApplicationMaster hears of free containers at its next heartbeat.",
     ),
     set(
         MAPRED,
         ("mapreduce.input.fileinputformat.split.maxsize", TASK_BYTES),
-        (Number, ""),
+        (Number, None),
         "Only for jobs that combine splits: they are so large that the start of a JVM weighs \
          little. A job whose input is smaller than this times the slots should set less.",
     )
@@ -169,7 +165,7 @@ const OF_MAPREDUCE: [ComputeProperty; 5] = [
             "mapreduce.input.fileinputformat.split.minsize.per.node",
             "0",
         ),
-        (Number, "0"),
+        (Number, Some("0")),
         "What is left of a storage host's blocks is combined with its rack's.",
     )
     .once("mapred.min.split.size.per.node"),
@@ -179,7 +175,7 @@ const OF_MAPREDUCE: [ComputeProperty; 5] = [
             "mapreduce.input.fileinputformat.split.minsize.per.rack",
             "1",
         ),
-        (Number, "0"),
+        (Number, Some("0")),
         "What is left of a rack's blocks stays a split of this rack, and is not mixed with others. \
          A job that sets minsize.per.node above 1 must set this too.",
     )
@@ -187,7 +183,7 @@ const OF_MAPREDUCE: [ComputeProperty; 5] = [
     set(
         MAPRED,
         ("mapreduce.job.ubertask.enable", "true"),
-        (Flag, "false"),
+        (Flag, Some("false")),
         "MapReduce on YARN reuses no JVM. A job of at most 9 maps over a block of input, and one \
          reduce, runs in its ApplicationMaster's. That one needs no less memory and vcores than a \
          task.",
@@ -198,19 +194,19 @@ const OF_TEZ: [ComputeProperty; 5] = [
     set(
         TEZ,
         ("tez.am.am-rm.heartbeat.interval-ms.max", BEAT_MS),
-        (Number, "1000"),
+        (Number, Some("1000")),
         "The ApplicationMaster hears of free containers at its next heartbeat.",
     ),
     set(
         TEZ,
         ("tez.am.container.reuse.enabled", "true"),
-        (Flag, "true"),
+        (Flag, Some("true")),
         "A container runs task after task, so that a JVM starts once.",
     ),
     set(
         TEZ,
         ("tez.am.container.reuse.rack-fallback.enabled", "true"),
-        (Flag, "true"),
+        (Flag, Some("true")),
         "A container takes tasks whose blocks are in its rack; on its own host there are none.",
     ),
     set(
@@ -219,13 +215,13 @@ const OF_TEZ: [ComputeProperty; 5] = [
             "tez.am.container.reuse.locality.delay-allocation-millis",
             "0",
         ),
-        (Number, "250"),
+        (Number, Some("250")),
         "A free container does not wait for a task of its own host, which never comes.",
     ),
     set(
         TEZ,
         ("tez.grouping.max-size", TASK_BYTES),
-        (Number, "1073741824"),
+        (Number, Some("1073741824")),
         "Large inputs get large groups. Tez still makes 1.7 groups for each container of the queue \
          where the input is small.",
     ),
@@ -235,7 +231,7 @@ const OF_SPARK: [ComputeProperty; 4] = [
     set(
         SPARK,
         ("spark.locality.wait.node", "0"),
-        (Time, "3s"),
+        (Time, Some("3s")),
         "Spark waits for a host only where it has an executor, so this matters where some hosts \
          hold both. Reduce tasks and cached data of another executor on the host are not waited \
          for either.",
@@ -244,14 +240,14 @@ const OF_SPARK: [ComputeProperty; 4] = [
     set(
         SPARK,
         ("spark.locality.wait.rack", "3s"),
-        (Time, "3s"),
+        (Time, Some("3s")),
         "A block in the rack spares the links between racks: this wait stays.",
     )
     .or_by("spark.locality.wait"),
     set(
         SPARK,
         ("spark.sql.files.maxPartitionBytes", TASK_BYTES),
-        (Bytes, "134217728"),
+        (Bytes, Some("134217728")),
         "Large tables and DataFrames get large tasks. Spark makes them smaller where there would \
          be fewer tasks than cores. With dynamic allocation, set spark.sql.files.minPartitionNum \
          to the cores wanted. Larger partitions need more memory for sorts and caches.",
@@ -259,7 +255,7 @@ const OF_SPARK: [ComputeProperty; 4] = [
     set(
         SPARK,
         ("spark.hadoop.dfs.client.read.prefetch.size", TASK_BYTES),
-        (Number, ""),
+        (Number, None),
         "A task asks the NameNode once for all its blocks, and not for each ten of them.",
     )
     .or_by("dfs.client.read.prefetch.size"),
@@ -268,7 +264,7 @@ const OF_SPARK: [ComputeProperty; 4] = [
 const OF_FLINK: [ComputeProperty; 1] = [set(
     FLINK,
     ("yarn.heartbeat.container-request-interval", BEAT_MS),
-    (SpacedTime, "500"),
+    (SpacedTime, Some("500")),
     "Only on YARN: TaskManagers that are wanted are heard of at the next heartbeat. Flink's \
          page says that a lower value may allocate too many containers.",
 )];

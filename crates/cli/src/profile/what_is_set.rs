@@ -130,18 +130,9 @@ impl JobsConf {
 }
 
 fn over(bare: &Configuration, files: &[&str]) -> Result<Configuration, CliError> {
-    let all = files.iter().try_fold(bare.clone(), |so_far, file| {
-        let path = bare.directory().unwrap_or(Path::new("")).join(file);
-        // The opening of a pipe would wait for a writer.
-        if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
-            return Err(ConfigError::Read {
-                path,
-                included_from: None,
-                source: io::Error::other("it is not a file"),
-            });
-        }
-        so_far.over(file)
-    });
+    let all = files
+        .iter()
+        .try_fold(bare.clone(), |so_far, file| so_far.over(file));
     all.map_err(|error| match &error {
         ConfigError::Read { source, .. } => CliError::new(error.to_string(), "", advice(source)),
         _ => error.into(),
