@@ -252,11 +252,6 @@ fn begin(options: &BenchOptions) -> BenchRecord {
         let text = "a sixteenth of the data of other rows";
         conditions.insert("rows of SASL's own ciphers".into(), text.into());
     }
-    let native = match fair::stock::libhadoop() {
-        Ok(_) => "stock nodes and Java clients have it",
-        Err(_) => "none: stock nodes do nothing of what they are told of read-ahead and pages",
-    };
-    conditions.insert("libhadoop".into(), native.into());
     if let Some(network) = &options.network {
         conditions.insert("network".into(), network.clone());
     }

@@ -173,7 +173,8 @@ pub fn client_flags() -> Vec<String> {
     heap.chain(jvm_flags()).collect()
 }
 
-/// The settings of those that take part, beside Hadoop's defaults, for a record.
+/// The settings of those that take part, beside Hadoop's defaults, and whether all of them have an
+/// effect, for a record.
 #[must_use]
 pub fn settings(takes_part: impl Fn(&str) -> bool) -> String {
     let one = |stock: Stock| {
@@ -184,7 +185,14 @@ pub fn settings(takes_part: impl Fn(&str) -> bool) -> String {
     let all = Stock::ALL
         .into_iter()
         .filter(|stock| takes_part(stock.name()));
-    all.map(one).collect::<Vec<_>>().join("; ")
+    let mut said: Vec<String> = all.map(one).collect();
+    if !said.is_empty() {
+        said.push(match libhadoop() {
+            Ok(_) => "with libhadoop".into(),
+            Err(_) => "without libhadoop: no read-ahead, no drop or sync behind writes".into(),
+        });
+    }
+    said.join("; ")
 }
 
 #[cfg(test)]
@@ -207,6 +215,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_record_says_whether_all_settings_have_an_effect() {
+        assert_eq!(settings(|_| false), "");
+        let with = settings(|name| name == "stock").ends_with("; with libhadoop");
+        assert_eq!(with, libhadoop().is_ok());
     }
 
     #[test]
