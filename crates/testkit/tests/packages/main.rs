@@ -78,7 +78,7 @@ fn same_bytes() -> Result<Outcome> {
         let path = packages.dir.join("SHA256SUMS");
         fs::read_to_string(&path).map_err(TestkitError::file("reading", &path))
     };
-    let first = sums(&Packages::ready()?)?;
+    let first = sums(&Packages::make()?)?;
     expect_eq("checksums", sums(&Packages::make()?)?, first)?;
     passed()
 }
