@@ -29,6 +29,8 @@ pub enum Figure {
     NodeSystem,
     /// CPU seconds of the nodes per GiB.
     NodeCpu,
+    /// CPU seconds per GiB of a program that only reads from the device and sends.
+    SentCpu,
     /// CPU seconds of the client per GiB.
     ClientCpu,
     /// CPU seconds of the whole machine per GiB: nodes, client, NameNode, kernel threads.
@@ -87,6 +89,7 @@ impl Figure {
             Self::NodeUser => "node CPU s/GiB, user",
             Self::NodeSystem => "node CPU s/GiB, system",
             Self::NodeCpu => "node CPU s/GiB",
+            Self::SentCpu => "CPU s/GiB, read and sent bare",
             Self::ClientCpu => "client CPU s/GiB",
             Self::MachineCpu => "whole machine CPU s/GiB",
             Self::CpuShare => "processors in use",
@@ -115,7 +118,21 @@ impl Figure {
     pub const fn is_cpu_per_gib(self) -> bool {
         matches!(
             self,
-            Self::NodeUser | Self::NodeSystem | Self::NodeCpu | Self::ClientCpu | Self::MachineCpu
+            Self::NodeUser
+                | Self::NodeSystem
+                | Self::NodeCpu
+                | Self::SentCpu
+                | Self::ClientCpu
+                | Self::MachineCpu
+        )
+    }
+
+    /// Whether it is processor time of the nodes, which tells nothing of what no node does.
+    #[must_use]
+    pub const fn is_of_nodes_cpu(self) -> bool {
+        matches!(
+            self,
+            Self::NodeUser | Self::NodeSystem | Self::NodeCpu | Self::PeerShare
         )
     }
 

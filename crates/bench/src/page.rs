@@ -32,6 +32,7 @@ const TABLES: [(&str, &[Figure]); 6] = [
             Figure::NodeSystem,
             Figure::MachineCpu,
             Figure::ClientCpu,
+            Figure::SentCpu,
         ],
     ),
     (

@@ -205,6 +205,16 @@ impl BenchWorkload {
         matches!(self, Self::Local { .. })
     }
 
+    /// Whether a node does some of it: not of what a client reads by itself from files that it has
+    /// been passed.
+    #[must_use]
+    pub const fn is_done_by_a_node(self) -> bool {
+        match self {
+            Self::Local { read, tcp } => tcp || matches!(read, LocalRead::Descriptors),
+            _ => true,
+        }
+    }
+
     /// What of the raw device may bound it.
     #[must_use]
     pub const fn bound_by(self) -> Option<DeviceTransfer> {
@@ -380,39 +390,9 @@ impl Stage {
     }
 }
 
-/// Whether a name fits a pattern: one of its comma-separated parts occurs in it, `*` standing for
-/// anything. A part that ends in a digit does not stop inside a number: `write-1` is not
-/// `write-16`.
-#[must_use]
-pub fn fits(pattern: &str, name: &str) -> bool {
-    let digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
-    pattern.split(',').map(str::trim).any(|part| {
-        let mut rest = name;
-        !part.is_empty()
-            && part.split('*').all(|piece| match rest.find(piece) {
-                Some(at) => {
-                    rest = &rest[at + piece.len()..];
-                    let ends_in_digit = piece.ends_with(|c: char| c.is_ascii_digit());
-                    !(ends_in_digit && digit(rest))
-                }
-                None => false,
-            })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns() {
-        assert!(fits("write", "write-16/load"));
-        assert!(fits("cold, pread-16", "pread-16/load"));
-        assert!(fits("write*java", "write-4/java"));
-        assert!(!fits("write*java", "write-4/load"));
-        assert!(!fits("", "write-4/load"));
-        assert!(!fits("write-1", "write-16/load") && fits("write-1", "write-1/java"));
-    }
 
     #[test]
     fn names_are_unique_and_found() {
@@ -435,5 +415,8 @@ mod tests {
         let tcp = "tcp-cold-1 tcp-warm-1 tcp-pread-1";
         let alone = "local-cold-1 local-warm-1 local-pread-1 zero-copy-warm-1";
         assert_eq!(of_a_file.join(" "), format!("{tcp} {alone}"));
+        let by_node = rows.iter().filter(|row| !row.workload.is_done_by_a_node());
+        let by_client: Vec<String> = by_node.map(BenchRow::name).collect();
+        assert_eq!(by_client.join(" "), alone);
     }
 }

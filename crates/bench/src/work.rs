@@ -173,7 +173,7 @@ impl Run<'_> {
         let mut figures = Figures::from([(Figure::Rate, device.rate(direction)?)]);
         if let BenchWorkload::Cold(streams) = row.workload {
             let bare = device.read_and_send(streams)?;
-            figures.extend([(Figure::SentRate, bare.rate), (Figure::NodeCpu, bare.cpu)]);
+            figures.extend([(Figure::SentRate, bare.rate), (Figure::SentCpu, bare.cpu)]);
         }
         self.keep(row, LIMIT.to_owned(), round, figures, None);
         Ok(())
