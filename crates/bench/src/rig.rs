@@ -101,22 +101,18 @@ pub(super) struct RunDevice {
 
 impl RunDevice {
     /// The device that `base` is on, with read-ahead raised until this is dropped.
-    ///
-    /// # Errors
-    /// When `base` cannot be made.
-    pub(super) fn under(base: &Path) -> Result<Self> {
-        std::fs::create_dir_all(base).map_err(TestkitError::file("creating", base))?;
+    pub(super) fn under(base: &Path) -> Self {
         let device = Device::under(base).ok();
         let guard = device
             .as_ref()
             .map(|device| device.raise_readahead(READAHEAD_KIB));
         let (tracer, untraced) = tracer(device.as_ref());
-        Ok(Self {
+        Self {
             tracer,
             untraced,
             readahead_kib: device.as_ref().and_then(Device::readahead_kib),
             _readahead: guard,
-        })
+        }
     }
 }
 
@@ -132,10 +128,7 @@ impl Rig {
         pipelines: bool,
         java: bool,
     ) -> Result<Self> {
-        let disk = tempfile::Builder::new()
-            .prefix("hayloft-bench-")
-            .tempdir_in(base)
-            .map_err(TestkitError::file("creating a directory in", base))?;
+        let disk = directory_in(base)?;
         let copies = if pipelines { COPIES } else { 1 };
         room(options, disk.path(), copies)?;
         let mut builder = Cluster::builder("bench")
@@ -303,6 +296,17 @@ impl Drop for Rig {
             cluster.succeed();
         }
     }
+}
+
+/// A directory for nodes in `base`, which goes when it is dropped.
+///
+/// # Errors
+/// When it cannot be made.
+pub(super) fn directory_in(base: &Path) -> Result<tempfile::TempDir> {
+    tempfile::Builder::new()
+        .prefix("hayloft-bench-")
+        .tempdir_in(base)
+        .map_err(TestkitError::file("creating a directory in", base))
 }
 
 fn tracer(device: Option<&Device>) -> (Option<Tracer>, String) {
