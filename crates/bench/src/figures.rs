@@ -13,6 +13,8 @@ pub enum Figure {
     SettledRate,
     /// MB a second by a program that only reads from the device and sends.
     SentRate,
+    /// MB a second that the disk balancer moved beside readers.
+    Balanced,
     /// MiB of block data that the client moved.
     Moved,
     /// Operations a second.
@@ -81,6 +83,7 @@ impl Figure {
             Self::Rate => "MB/s",
             Self::SettledRate => "MB/s until on the device",
             Self::SentRate => "MB/s, read and sent bare",
+            Self::Balanced => "MB/s moved beside readers",
             Self::Moved => "MiB moved",
             Self::Ops => "operations/s",
             Self::P50 => "p50, us",
@@ -144,6 +147,7 @@ impl Figure {
             Self::Rate
                 | Self::SettledRate
                 | Self::SentRate
+                | Self::Balanced
                 | Self::Ops
                 | Self::RequestSize
                 | Self::RunLength

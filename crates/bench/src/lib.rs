@@ -17,13 +17,16 @@
 //! - [`record`], [`results`], [`marks`], [`verdicts`], `cells`, [`page`], [`published`]: what is
 //!   left of it;
 //! - `start`: starts with many blocks, and their end; [`encryption`]: rows with encrypted data;
-//!   [`local_read`], `local`: rows in which a client reads by itself;
+//!   [`local_read`], `local`: rows in which a client reads by itself; [`disk_balancer`], `balance`:
+//!   rows of blocks that move between volumes;
 //! - [`cli`]: the command.
 
+mod balance;
 mod bare;
 mod cells;
 pub mod cli;
 mod clients;
+pub mod disk_balancer;
 pub mod encryption;
 pub mod fair;
 pub mod figures;
@@ -177,8 +180,8 @@ fn measure_rows(options: &BenchOptions, base: &Path, record: &mut BenchRecord) -
     Ok(())
 }
 
-/// A cluster for the rows in clear, one for those of each cipher, and one for those in which
-/// a client reads by itself. They run at the same time, and one of them works.
+/// A cluster for the rows in clear, one for those of each cipher, one for those in which a client
+/// reads by itself, and one whose nodes have two volumes. They run at the same time, and one of them works.
 fn rigs(options: &BenchOptions, base: &Path) -> Result<Vec<Rig>> {
     let kinds: BTreeSet<RigKind> = options.rows.iter().map(RigKind::of).collect();
     let start = |kind: RigKind| {

@@ -1,5 +1,6 @@
 //! What can be measured, by name.
 
+use super::disk_balancer::Balancing;
 use super::encryption::BenchCipher;
 use super::local_read::LocalRead;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,8 @@ pub enum BenchWorkload {
         /// Whether over TCP, or by itself from files that the node passes.
         tcp: bool,
     },
+    /// A node's disk balancer and readers of other blocks.
+    DiskBalancer(Balancing),
     /// The device by itself, and loopback TCP.
     Limits,
     /// Start-up with many blocks.
@@ -106,6 +109,7 @@ impl fmt::Display for BenchWorkload {
             Self::PromptSmallFiles => f.write_str("small-files-prompt"),
             Self::Replicated => f.write_str("replicated-3"),
             Self::Local { read, tcp } => f.write_str(read.row(*tcp)),
+            Self::DiskBalancer(what) => f.write_str(what.row()),
             Self::Limits => f.write_str("limits"),
             Self::Start => f.write_str("start"),
         }
@@ -145,6 +149,7 @@ impl BenchWorkload {
             Self::PromptSmallFiles => "the same, refused closes repeated after 10 ms".into(),
             Self::Replicated => "one writer, replication 3".into(),
             Self::Local { read, tcp } => read.about(tcp),
+            Self::DiskBalancer(what) => what.about().into(),
             Self::Limits => "the device by O_DIRECT, loopback TCP".into(),
             Self::Start => "start with many blocks (not in a run without --blocks)".into(),
         }
@@ -168,7 +173,7 @@ impl BenchWorkload {
     /// Whether it leaves something to be written when its client is done.
     #[must_use]
     pub const fn settles(self) -> bool {
-        self.writes_only() || matches!(self, Self::Mixed)
+        self.writes_only() || matches!(self, Self::Mixed | Self::DiskBalancer(Balancing::Move))
     }
 
     /// How many files are written or read one after the other at the same time.
@@ -187,6 +192,7 @@ impl BenchWorkload {
     pub const fn counts_operations(self) -> bool {
         match self {
             Self::Local { read, .. } => read.counts_operations(),
+            Self::DiskBalancer(what) => what.reads(),
             _ => matches!(
                 self,
                 Self::Pread(_)
@@ -313,6 +319,8 @@ pub(super) enum Stage {
     Local,
     /// Small files whose descriptors it asks for.
     Descriptors,
+    /// Files on two volumes, of which one is emptied.
+    DiskBalancer,
 }
 
 /// In the order of a round.
@@ -332,6 +340,7 @@ pub(super) fn stages() -> Vec<Stage> {
         Stage::Files(Client::Load, 16),
         Stage::Mixed,
         Stage::Hflush,
+        Stage::DiskBalancer,
     ];
     stages.extend([Stage::Logs, Stage::Local, Stage::Descriptors]);
     stages.extend(only_load);
@@ -375,6 +384,10 @@ impl Stage {
             Self::Descriptors => {
                 let (read, tcp) = (LocalRead::Descriptors, false);
                 (Client::Java, vec![BenchWorkload::Local { read, tcp }])
+            }
+            Self::DiskBalancer => {
+                let rows = Balancing::ALL.map(BenchWorkload::DiskBalancer);
+                (Client::Load, rows.to_vec())
             }
         };
         let row = |workload| BenchRow::new(workload, client);

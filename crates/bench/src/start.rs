@@ -66,8 +66,8 @@ pub(super) fn condition(options: &BenchOptions) -> String {
          nothing of them is in memory, but programs are, `warm`: directories and inodes are, too; \
          `list`: they are read from the list that a clean stop left; deletes begin with the \
          client's order, and the NameNode passes on at most {DELETED_AT_ONCE} each second; the \
-         stock node is stopped by `dfsadmin -shutdownDatanode`, because only then it leaves a list; \
-         it logs each deleted block at INFO, Hadoop's default level, and ours does not",
+         stock node is stopped by `dfsadmin -shutdownDatanode`: only then it leaves a list; it \
+         logs each deleted block at INFO, Hadoop's default level, and ours does not",
         options.blocks, options.volumes
     )
 }

@@ -253,6 +253,7 @@ impl Run<'_> {
             BenchWorkload::Local { read, tcp } => {
                 self.local_row(row, (read, tcp), seat, dir, bytes, files)
             }
+            BenchWorkload::DiskBalancer(what) => self.balance(row, what, seat, dir, bytes, files),
             BenchWorkload::Mixed => self.mixed(row, seat, dir, bytes / 4),
             BenchWorkload::Hflush => self.hflush(row, seat, dir, bytes / 4),
             BenchWorkload::Hflushed(logs) | BenchWorkload::Hsynced(logs) => {

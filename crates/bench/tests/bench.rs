@@ -203,6 +203,7 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
                 | BenchWorkload::Pread(_)
                 | BenchWorkload::ReadBack
                 | BenchWorkload::Mixed
+                | BenchWorkload::DiskBalancer(_)
                 | BenchWorkload::Local {
                     read: LocalRead::Cold | LocalRead::Pread,
                     ..
