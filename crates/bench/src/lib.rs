@@ -181,7 +181,8 @@ fn measure_rows(options: &BenchOptions, base: &Path, record: &mut BenchRecord) -
 }
 
 /// A cluster for the rows in clear, one for those of each cipher, one for those in which a client
-/// reads by itself, and one whose nodes have two volumes. They run at the same time, and one of them works.
+/// reads by itself, and one whose nodes have two volumes. They run at the same time, and one of
+/// them works.
 fn rigs(options: &BenchOptions, base: &Path) -> Result<Vec<Rig>> {
     let kinds: BTreeSet<RigKind> = options.rows.iter().map(RigKind::of).collect();
     let start = |kind: RigKind| {
