@@ -246,7 +246,7 @@ mod tests {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
         std::fs::create_dir(dir.path().join("below")).expect("made");
         let path = dir.path().join("below/file");
-        std::fs::write(&path, [7; 9000]).expect("written");
+        std::fs::write(&path, [7_u8; 9000]).expect("written");
         let file = std::fs::File::open(&path).expect("opened");
         let cached = || {
             let mut byte = [0];
