@@ -184,7 +184,7 @@ impl BenchArgs {
         let wanted = |row: &BenchRow| {
             let only = self.only.as_deref();
             (!self.targets || targets.concern(*row))
-                && only.is_none_or(|pattern| rows::fits(pattern, &row.to_string()))
+                && only.is_none_or(|pattern| fits(pattern, &row.to_string()))
         };
         let mut rows: Vec<BenchRow> = rows::all().into_iter().filter(wanted).collect();
         for cipher in &self.encrypt {
@@ -294,6 +294,25 @@ fn recorded(words: &[String]) -> String {
     shortened.collect::<Vec<_>>().join(" ")
 }
 
+/// Whether a name fits a pattern: one of its comma-separated parts occurs in it, `*` standing for
+/// anything. A part that ends in a digit does not stop inside a number: `write-1` is not
+/// `write-16`.
+fn fits(pattern: &str, name: &str) -> bool {
+    let digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    pattern.split(',').map(str::trim).any(|part| {
+        let mut rest = name;
+        !part.is_empty()
+            && part.split('*').all(|piece| match rest.find(piece) {
+                Some(at) => {
+                    rest = &rest[at + piece.len()..];
+                    let ends_in_digit = piece.ends_with(|c: char| c.is_ascii_digit());
+                    !(ends_in_digit && digit(rest))
+                }
+                None => false,
+            })
+    })
+}
+
 fn list(targets: &BenchTargets) -> String {
     let mut text = String::from("rows (workload/client):\n");
     for row in rows::all() {
@@ -315,6 +334,16 @@ fn list(targets: &BenchTargets) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns() {
+        assert!(fits("write", "write-16/load"));
+        assert!(fits("cold, pread-16", "pread-16/load"));
+        assert!(fits("write*java", "write-4/java"));
+        assert!(!fits("write*java", "write-4/load"));
+        assert!(!fits("", "write-4/load"));
+        assert!(!fits("write-1", "write-16/load") && fits("write-1", "write-1/java"));
+    }
 
     #[test]
     fn the_record_names_no_place_of_this_machine() {

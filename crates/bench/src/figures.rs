@@ -13,6 +13,8 @@ pub enum Figure {
     SettledRate,
     /// MB a second by a program that only reads from the device and sends.
     SentRate,
+    /// MB a second that the disk balancer moved beside readers.
+    Balanced,
     /// MiB of block data that the client moved.
     Moved,
     /// Operations a second.
@@ -29,6 +31,8 @@ pub enum Figure {
     NodeSystem,
     /// CPU seconds of the nodes per GiB.
     NodeCpu,
+    /// CPU seconds per GiB of a program that only reads from the device and sends.
+    SentCpu,
     /// CPU seconds of the client per GiB.
     ClientCpu,
     /// CPU seconds of the whole machine per GiB: nodes, client, NameNode, kernel threads.
@@ -79,6 +83,7 @@ impl Figure {
             Self::Rate => "MB/s",
             Self::SettledRate => "MB/s until on the device",
             Self::SentRate => "MB/s, read and sent bare",
+            Self::Balanced => "MB/s moved beside readers",
             Self::Moved => "MiB moved",
             Self::Ops => "operations/s",
             Self::P50 => "p50, us",
@@ -87,6 +92,7 @@ impl Figure {
             Self::NodeUser => "node CPU s/GiB, user",
             Self::NodeSystem => "node CPU s/GiB, system",
             Self::NodeCpu => "node CPU s/GiB",
+            Self::SentCpu => "CPU s/GiB, read and sent bare",
             Self::ClientCpu => "client CPU s/GiB",
             Self::MachineCpu => "whole machine CPU s/GiB",
             Self::CpuShare => "processors in use",
@@ -115,7 +121,21 @@ impl Figure {
     pub const fn is_cpu_per_gib(self) -> bool {
         matches!(
             self,
-            Self::NodeUser | Self::NodeSystem | Self::NodeCpu | Self::ClientCpu | Self::MachineCpu
+            Self::NodeUser
+                | Self::NodeSystem
+                | Self::NodeCpu
+                | Self::SentCpu
+                | Self::ClientCpu
+                | Self::MachineCpu
+        )
+    }
+
+    /// Whether it is processor time of the nodes, which tells nothing of what no node does.
+    #[must_use]
+    pub const fn is_of_nodes_cpu(self) -> bool {
+        matches!(
+            self,
+            Self::NodeUser | Self::NodeSystem | Self::NodeCpu | Self::PeerShare
         )
     }
 
@@ -127,6 +147,7 @@ impl Figure {
             Self::Rate
                 | Self::SettledRate
                 | Self::SentRate
+                | Self::Balanced
                 | Self::Ops
                 | Self::RequestSize
                 | Self::RunLength

@@ -1,5 +1,6 @@
 //! Ctrl-C during a run: the present measurement ends, what there is gets written.
 
+use hayloft_testkit::error::{Result, TestkitError};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,6 +39,17 @@ async fn wait() {
             std::process::exit(130);
         }
         eprintln!("hayloft: interrupted: writing what was measured (again: stop at once)");
+    }
+}
+
+/// Ends a long wait.
+///
+/// # Errors
+/// When the user wants an end.
+pub(super) fn check() -> Result<()> {
+    match asked() {
+        true => Err(TestkitError::Talk("interrupted".into())),
+        false => Ok(()),
     }
 }
 

@@ -17,13 +17,16 @@
 //! - [`record`], [`results`], [`marks`], [`verdicts`], `cells`, [`page`], [`published`]: what is
 //!   left of it;
 //! - `start`: starts with many blocks, and their end; [`encryption`]: rows with encrypted data;
-//!   [`local_read`], `local`: rows in which a client reads by itself;
+//!   [`local_read`], `local`: rows in which a client reads by itself; [`disk_balancer`], `balance`:
+//!   rows of blocks that move between volumes;
 //! - [`cli`]: the command.
 
+mod balance;
 mod bare;
 mod cells;
 pub mod cli;
 mod clients;
+pub mod disk_balancer;
 pub mod encryption;
 pub mod fair;
 pub mod figures;
@@ -61,7 +64,7 @@ use record::BenchRecord;
 use rig::{Rig, RigKind, RunDevice};
 use rows::{BenchRow, BenchWorkload, Client};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use targets::BenchTargets;
 
@@ -129,58 +132,58 @@ pub fn run(options: &BenchOptions, targets: &BenchTargets) -> Result<BenchRecord
 }
 
 fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
+    // Declared before what is on it, so that it goes after that.
+    let (base, carried) = disk(options)?;
     if !options.rows.is_empty() {
-        // Declared before the rig, so that it goes after it.
-        let (base, carried) = disk(options)?;
-        let device = RunDevice::under(&base)?;
-        let mut rigs = rigs(options, &base)?;
-        if let Some(rig) = rigs.first() {
-            conditions(record, rig, &device);
-        }
-        let began = Instant::now();
-        for round in 0..options.rounds {
-            for rig in &mut rigs {
-                if interrupt::asked() {
-                    break;
-                }
-                let (what, rounds) = (rig.kind.name(), options.rounds);
-                (options.progress)(&format!("round {} of {rounds}, {what}", round + 1));
-                let mut run = work::Run {
-                    options,
-                    rig,
-                    tracer: device.tracer.as_ref(),
-                    record,
-                    began,
-                };
-                run.round(round)?;
-            }
-        }
-        drop((rigs, device));
-        if let Some(disk) = &carried {
-            let answers = answers(&disk.stats()?);
-            record
-                .origin
-                .conditions
-                .insert("answers of the modelled disk".into(), answers);
-        }
-        if let Some(disk) = carried {
-            drop(disk);
-            // What failed keeps its log.
-            if let Some(dir) = base.parent() {
-                let _ = std::fs::remove_file(dir.join(DISK_LOG));
-                let _ = std::fs::remove_dir(dir);
-            }
-        }
+        measure_rows(options, &base, record)?;
     }
     if options.blocks > 0 && !interrupt::asked() {
-        start::measure(options, record)?;
+        start::measure(options, &base, record)?;
+    }
+    if let Some(disk) = carried {
+        let (name, answers) = ("answers of the modelled disk", answers(&disk.stats()?));
+        record.origin.conditions.insert(name.into(), answers);
+        drop(disk);
+        // What failed keeps its log.
+        if let Some(dir) = base.parent() {
+            let _ = std::fs::remove_file(dir.join(DISK_LOG));
+            let _ = std::fs::remove_dir(dir);
+        }
     }
     Ok(())
 }
 
-/// A cluster for the rows in clear, one for those of each cipher, and one for those in which
-/// a client reads by itself. They run at the same time, and one of them works.
-fn rigs(options: &BenchOptions, base: &std::path::Path) -> Result<Vec<Rig>> {
+fn measure_rows(options: &BenchOptions, base: &Path, record: &mut BenchRecord) -> Result<()> {
+    let device = RunDevice::under(base);
+    let mut rigs = rigs(options, base)?;
+    if let Some(rig) = rigs.first() {
+        conditions(record, rig, &device);
+    }
+    let began = Instant::now();
+    for round in 0..options.rounds {
+        for rig in &mut rigs {
+            if interrupt::asked() {
+                break;
+            }
+            let (what, rounds) = (rig.kind.name(), options.rounds);
+            (options.progress)(&format!("round {} of {rounds}, {what}", round + 1));
+            let mut run = work::Run {
+                options,
+                rig,
+                tracer: device.tracer.as_ref(),
+                record,
+                began,
+            };
+            run.round(round)?;
+        }
+    }
+    Ok(())
+}
+
+/// A cluster for the rows in clear, one for those of each cipher, one for those in which a client
+/// reads by itself, and one whose nodes have two volumes. They run at the same time, and one of
+/// them works.
+fn rigs(options: &BenchOptions, base: &Path) -> Result<Vec<Rig>> {
     let kinds: BTreeSet<RigKind> = options.rows.iter().map(RigKind::of).collect();
     let start = |kind: RigKind| {
         let fits = move |row: &&BenchRow| RigKind::of(row) == kind;
@@ -202,15 +205,19 @@ const MODELLED_BYTES: u64 = 64 << 30;
 /// What the server of a modelled disk says, beside where it is mounted.
 const DISK_LOG: &str = "disk.log";
 
-/// Where the nodes' directories go, and the modelled disk that it is on, if it is one.
+/// Where the nodes' directories go, which is there then, and the modelled disk that it is on, if it
+/// is one.
 fn disk(options: &BenchOptions) -> Result<(PathBuf, Option<ModelledDisk>)> {
     let dir = match &options.disk {
-        BenchDisk::Directory(dir) => return Ok((dir.clone(), None)),
+        BenchDisk::Directory(dir) => dir.clone(),
         BenchDisk::Modelled => hayloft_testkit::hadoop::repository_root()
             .join("target/lab")
             .join(format!("modelled-{}", std::process::id())),
     };
     std::fs::create_dir_all(&dir).map_err(TestkitError::file("creating", &dir))?;
+    if options.disk != BenchDisk::Modelled {
+        return Ok((dir, None));
+    }
     (options.progress)("mounting the modelled disk");
     let wanted = modelled::HostedDisk {
         size: MODELLED_BYTES,

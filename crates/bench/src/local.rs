@@ -28,6 +28,8 @@ impl Run<'_> {
             LocalRead::Descriptors => self.small_ready(row, seat, dir, files)?,
             _ => self.ready(row.client, seat, dir, (1, bytes), files)?,
         };
+        let nodes = self.rig.addresses(seat, 1);
+        self.expect_at(&nodes, read, ready)?;
         match read {
             LocalRead::Cold | LocalRead::Pread => cold(&self.rig.disk(), bytes)?,
             LocalRead::Warm | LocalRead::ZeroCopy => {
@@ -58,6 +60,25 @@ impl Run<'_> {
             dir: format!("{dir}/{}", BenchWorkload::PromptSmallFiles),
             places: vec![Vec::new(); SMALL_CLIENTS],
         }))
+    }
+
+    /// All blocks of the stage have to be on one of `nodes`: the NameNode takes the nodes that a
+    /// client favors for a wish, and another one's replica would be read as well.
+    fn expect_at(&self, nodes: &[String], read: LocalRead, files: &Files) -> Result<()> {
+        let paths: Vec<String> = match read {
+            LocalRead::Descriptors => (0..SMALL_CLIENTS)
+                .flat_map(|client| (0..SMALL_FILES).map(move |n| format!("c{client}/s{n}")))
+                .collect(),
+            _ => vec!["s0".into()],
+        };
+        paths.into_iter().try_for_each(|path| {
+            let path = format!("{}/{path}", files.dir);
+            let wrong = misplaced(&self.rig.names.locations(&path)?, nodes);
+            wrong.map_or(Ok(()), |wrong| {
+                let problem = format!("{path}: {wrong}, so this would measure another node");
+                Err(TestkitError::Expectation(problem))
+            })
+        })
     }
 
     /// Reads the files of the stage once, the small ones several times. All of it must come in the
@@ -94,5 +115,39 @@ impl Run<'_> {
         let checked = read.check(tcp, &answer);
         checked.map_err(TestkitError::Expectation)?;
         Ok(outcome_of(&answer))
+    }
+}
+
+/// What is wrong with where a file's blocks are; `None` when each is on one of `wanted` alone.
+fn misplaced(blocks: &[Vec<String>], wanted: &[String]) -> Option<String> {
+    if blocks.is_empty() {
+        return Some("it has no block".into());
+    }
+    let is_wrong =
+        |nodes: &&Vec<String>| nodes.is_empty() || nodes.iter().any(|node| !wanted.contains(node));
+    let nodes = blocks.iter().find(is_wrong)?;
+    Some(format!("a block is on {nodes:?}, not on {wanted:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_block_is_on_the_node_that_is_measured() {
+        let at = |ports: &[u16]| -> Vec<String> {
+            let ports = ports.iter();
+            ports.map(|port| format!("127.0.0.1:{port}")).collect()
+        };
+        let wanted = at(&[1]);
+        assert_eq!(misplaced(&[at(&[1]), at(&[1])], &wanted), None);
+        for wrong in [
+            vec![],
+            vec![at(&[1]), at(&[2])],
+            vec![at(&[1, 2])],
+            vec![at(&[])],
+        ] {
+            assert!(misplaced(&wrong, &wanted).is_some(), "{wrong:?}");
+        }
     }
 }

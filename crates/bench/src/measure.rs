@@ -118,6 +118,7 @@ impl Watch<'_> {
             (Figure::MemoryPeak, as_f64(nodes.rss_peak_kib) / 1024.0),
         ]);
         shares(&mut figures, &before, &after, workload.streams());
+        figures.retain(|figure, _| workload.is_done_by_a_node() || !figure.is_of_nodes_cpu());
         if let Some(traffic) = traffic.filter(|traffic| traffic.lost == 0) {
             let main = if settles {
                 traffic.writes

@@ -185,6 +185,25 @@ impl NameNodeClient {
         }
     }
 
+    /// The nodes (`host:port`) of each block of a file.
+    ///
+    /// # Errors
+    /// When the NameNode refuses.
+    pub fn locations(&self, path: &str) -> Result<Vec<Vec<String>>> {
+        let request = pb::GetBlockLocationsRequest {
+            src: path.to_owned(),
+            offset: 0,
+            length: i64::MAX.cast_unsigned(),
+        };
+        let answer: pb::GetBlockLocationsResponse = self.call("getBlockLocations", &request)?;
+        let blocks = answer.locations.map(|all| all.blocks).unwrap_or_default();
+        let nodes = blocks.iter().map(|block| {
+            let nodes = block.locs.iter().map(|node| node.id.xfer_addr());
+            nodes.collect()
+        });
+        Ok(nodes.collect())
+    }
+
     /// Deletes a file or a directory with all that is in it.
     ///
     /// # Errors

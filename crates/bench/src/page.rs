@@ -22,7 +22,12 @@ use std::fmt::Write as _;
 const TABLES: [(&str, &[Figure]); 6] = [
     (
         "Throughput",
-        &[Figure::Rate, Figure::SettledRate, Figure::SentRate],
+        &[
+            Figure::Rate,
+            Figure::SettledRate,
+            Figure::Balanced,
+            Figure::SentRate,
+        ],
     ),
     (
         "Processor time",
@@ -32,6 +37,7 @@ const TABLES: [(&str, &[Figure]); 6] = [
             Figure::NodeSystem,
             Figure::MachineCpu,
             Figure::ClientCpu,
+            Figure::SentCpu,
         ],
     ),
     (

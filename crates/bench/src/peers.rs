@@ -26,7 +26,8 @@ impl Peer {
     pub fn takes_part(&self, workload: BenchWorkload) -> bool {
         // A stock node reads the same with every setting.
         if is_stock(&self.name) && self.name != STOCK {
-            return workload.settles();
+            let moves = matches!(workload, BenchWorkload::DiskBalancer(_));
+            return workload.settles() && !moves;
         }
         !self.drops_data || workload.writes_only()
     }

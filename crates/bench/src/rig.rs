@@ -1,12 +1,13 @@
 //! The stage of a run: one NameNode, every peer's nodes beside each other, both clients.
 
 use super::BenchOptions;
+use super::disk_balancer;
 use super::encryption::BenchCipher;
 use super::fair::stock::{BLOCK_MIB, client_flags, jvm_flags};
 use super::local_read::nodes_conf;
 use super::names::NameNodeClient;
 use super::peers::{BEFORE, Peer};
-use super::rows::BenchRow;
+use super::rows::{BenchRow, BenchWorkload};
 use super::trace::Tracer;
 use hayloft_testkit::cluster::Cluster;
 use hayloft_testkit::driver::Driver;
@@ -45,6 +46,8 @@ pub(super) struct RigKind {
     pub(super) cipher: Option<BenchCipher>,
     /// Whether nodes have domain sockets, so that a client can read by itself.
     pub(super) local: bool,
+    /// Whether nodes have volumes to balance.
+    pub(super) balances: bool,
 }
 
 impl RigKind {
@@ -53,6 +56,7 @@ impl RigKind {
         Self {
             cipher: row.cipher,
             local: row.workload.needs_libhadoop(),
+            balances: matches!(row.workload, BenchWorkload::DiskBalancer(_)),
         }
     }
 
@@ -61,7 +65,17 @@ impl RigKind {
         let encrypted = self.cipher.iter().flat_map(|cipher| cipher.conf());
         let encrypted = encrypted.map(|(key, value)| (key, value.to_owned()));
         let local = sockets.iter().flat_map(|dir| nodes_conf(dir.path()));
-        encrypted.chain(local).collect()
+        let balanced = self.balances.then(disk_balancer::nodes_conf);
+        encrypted.chain(local).chain(balanced).collect()
+    }
+
+    /// Volumes of each node.
+    fn volumes(self) -> usize {
+        if self.balances {
+            disk_balancer::VOLUMES
+        } else {
+            1
+        }
     }
 
     /// In a word or two.
@@ -69,6 +83,7 @@ impl RigKind {
         match (self.cipher, self.local) {
             (Some(cipher), _) => cipher.name(),
             (None, true) => "by itself",
+            (None, false) if self.balances => "two volumes",
             (None, false) => "clear",
         }
     }
@@ -101,22 +116,18 @@ pub(super) struct RunDevice {
 
 impl RunDevice {
     /// The device that `base` is on, with read-ahead raised until this is dropped.
-    ///
-    /// # Errors
-    /// When `base` cannot be made.
-    pub(super) fn under(base: &Path) -> Result<Self> {
-        std::fs::create_dir_all(base).map_err(TestkitError::file("creating", base))?;
+    pub(super) fn under(base: &Path) -> Self {
         let device = Device::under(base).ok();
         let guard = device
             .as_ref()
             .map(|device| device.raise_readahead(READAHEAD_KIB));
         let (tracer, untraced) = tracer(device.as_ref());
-        Ok(Self {
+        Self {
             tracer,
             untraced,
             readahead_kib: device.as_ref().and_then(Device::readahead_kib),
             _readahead: guard,
-        })
+        }
     }
 }
 
@@ -132,12 +143,10 @@ impl Rig {
         pipelines: bool,
         java: bool,
     ) -> Result<Self> {
-        let disk = tempfile::Builder::new()
-            .prefix("hayloft-bench-")
-            .tempdir_in(base)
-            .map_err(TestkitError::file("creating a directory in", base))?;
+        let disk = directory_in(base)?;
         let copies = if pipelines { COPIES } else { 1 };
-        room(options, disk.path(), copies)?;
+        // A balancer has twice the data, and a copy of what moves.
+        room(options, disk.path(), copies * (2 * kind.volumes() - 1))?;
         let mut builder = Cluster::builder("bench")
             .names_in_memory()
             .conf("dfs.blocksize", BLOCK_BYTES)
@@ -155,8 +164,9 @@ impl Rig {
         for name in &options.peers {
             let peer = super::peers::peer(name, &options.define)?;
             for copy in 0..copies {
-                let volume = VolumeSpec::at(disk.path().join(format!("{name}-{copy}")));
-                let mut spec = NodeSpec::new(peer.kind).volumes(vec![volume]);
+                let at = |volume| disk.path().join(format!("{name}-{copy}-{volume}"));
+                let volumes = (0..kind.volumes()).map(|volume| VolumeSpec::at(at(volume)));
+                let mut spec = NodeSpec::new(peer.kind).volumes(volumes.collect());
                 spec.conf = peer.conf.clone();
                 spec.jvm_flags = Some([jvm_flags(), options.jvm_flags.clone()].concat());
                 if name == BEFORE {
@@ -305,6 +315,17 @@ impl Drop for Rig {
     }
 }
 
+/// A directory for nodes in `base`, which goes when it is dropped.
+///
+/// # Errors
+/// When it cannot be made.
+pub(super) fn directory_in(base: &Path) -> Result<tempfile::TempDir> {
+    tempfile::Builder::new()
+        .prefix("hayloft-bench-")
+        .tempdir_in(base)
+        .map_err(TestkitError::file("creating a directory in", base))
+}
+
 fn tracer(device: Option<&Device>) -> (Option<Tracer>, String) {
     let Some(device) = device else {
         return (None, "the directory is not on a block device".into());
@@ -353,5 +374,9 @@ mod tests {
         let path = sockets.path().join("dn._PORT").display().to_string();
         assert!(conf.contains(&("dfs.domain.socket.path", path)), "{conf:?}");
         assert!(conf.contains(&("dfs.client.read.shortcircuit", "true".into())));
+        let row = BenchRow::named("disk-balancer-idle", Client::Load).expect("a row");
+        let two = RigKind::of(&row);
+        assert_eq!((two.volumes(), clear.volumes(), local.volumes()), (2, 1, 1));
+        assert_eq!(two.conf(None).len(), 1);
     }
 }

@@ -1,5 +1,6 @@
 //! What can be measured, by name.
 
+use super::disk_balancer::Balancing;
 use super::encryption::BenchCipher;
 use super::local_read::LocalRead;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,8 @@ pub enum BenchWorkload {
         /// Whether over TCP, or by itself from files that the node passes.
         tcp: bool,
     },
+    /// A node's disk balancer and readers of other blocks.
+    DiskBalancer(Balancing),
     /// The device by itself, and loopback TCP.
     Limits,
     /// Start-up with many blocks.
@@ -106,6 +109,7 @@ impl fmt::Display for BenchWorkload {
             Self::PromptSmallFiles => f.write_str("small-files-prompt"),
             Self::Replicated => f.write_str("replicated-3"),
             Self::Local { read, tcp } => f.write_str(read.row(*tcp)),
+            Self::DiskBalancer(what) => f.write_str(what.row()),
             Self::Limits => f.write_str("limits"),
             Self::Start => f.write_str("start"),
         }
@@ -145,6 +149,7 @@ impl BenchWorkload {
             Self::PromptSmallFiles => "the same, refused closes repeated after 10 ms".into(),
             Self::Replicated => "one writer, replication 3".into(),
             Self::Local { read, tcp } => read.about(tcp),
+            Self::DiskBalancer(what) => what.about().into(),
             Self::Limits => "the device by O_DIRECT, loopback TCP".into(),
             Self::Start => "start with many blocks (not in a run without --blocks)".into(),
         }
@@ -168,7 +173,7 @@ impl BenchWorkload {
     /// Whether it leaves something to be written when its client is done.
     #[must_use]
     pub const fn settles(self) -> bool {
-        self.writes_only() || matches!(self, Self::Mixed)
+        self.writes_only() || matches!(self, Self::Mixed | Self::DiskBalancer(Balancing::Move))
     }
 
     /// How many files are written or read one after the other at the same time.
@@ -187,6 +192,7 @@ impl BenchWorkload {
     pub const fn counts_operations(self) -> bool {
         match self {
             Self::Local { read, .. } => read.counts_operations(),
+            Self::DiskBalancer(what) => what.reads(),
             _ => matches!(
                 self,
                 Self::Pread(_)
@@ -203,6 +209,16 @@ impl BenchWorkload {
     #[must_use]
     pub const fn needs_libhadoop(self) -> bool {
         matches!(self, Self::Local { .. })
+    }
+
+    /// Whether a node does some of it: not of what a client reads by itself from files that it has
+    /// been passed.
+    #[must_use]
+    pub const fn is_done_by_a_node(self) -> bool {
+        match self {
+            Self::Local { read, tcp } => tcp || matches!(read, LocalRead::Descriptors),
+            _ => true,
+        }
     }
 
     /// What of the raw device may bound it.
@@ -303,6 +319,8 @@ pub(super) enum Stage {
     Local,
     /// Small files whose descriptors it asks for.
     Descriptors,
+    /// Files on two volumes, of which one is emptied.
+    DiskBalancer,
 }
 
 /// In the order of a round.
@@ -322,6 +340,7 @@ pub(super) fn stages() -> Vec<Stage> {
         Stage::Files(Client::Load, 16),
         Stage::Mixed,
         Stage::Hflush,
+        Stage::DiskBalancer,
     ];
     stages.extend([Stage::Logs, Stage::Local, Stage::Descriptors]);
     stages.extend(only_load);
@@ -366,6 +385,10 @@ impl Stage {
                 let (read, tcp) = (LocalRead::Descriptors, false);
                 (Client::Java, vec![BenchWorkload::Local { read, tcp }])
             }
+            Self::DiskBalancer => {
+                let rows = Balancing::ALL.map(BenchWorkload::DiskBalancer);
+                (Client::Load, rows.to_vec())
+            }
         };
         let row = |workload| BenchRow::new(workload, client);
         workloads.into_iter().map(row).collect()
@@ -380,39 +403,9 @@ impl Stage {
     }
 }
 
-/// Whether a name fits a pattern: one of its comma-separated parts occurs in it, `*` standing for
-/// anything. A part that ends in a digit does not stop inside a number: `write-1` is not
-/// `write-16`.
-#[must_use]
-pub fn fits(pattern: &str, name: &str) -> bool {
-    let digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
-    pattern.split(',').map(str::trim).any(|part| {
-        let mut rest = name;
-        !part.is_empty()
-            && part.split('*').all(|piece| match rest.find(piece) {
-                Some(at) => {
-                    rest = &rest[at + piece.len()..];
-                    let ends_in_digit = piece.ends_with(|c: char| c.is_ascii_digit());
-                    !(ends_in_digit && digit(rest))
-                }
-                None => false,
-            })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns() {
-        assert!(fits("write", "write-16/load"));
-        assert!(fits("cold, pread-16", "pread-16/load"));
-        assert!(fits("write*java", "write-4/java"));
-        assert!(!fits("write*java", "write-4/load"));
-        assert!(!fits("", "write-4/load"));
-        assert!(!fits("write-1", "write-16/load") && fits("write-1", "write-1/java"));
-    }
 
     #[test]
     fn names_are_unique_and_found() {
@@ -435,5 +428,8 @@ mod tests {
         let tcp = "tcp-cold-1 tcp-warm-1 tcp-pread-1";
         let alone = "local-cold-1 local-warm-1 local-pread-1 zero-copy-warm-1";
         assert_eq!(of_a_file.join(" "), format!("{tcp} {alone}"));
+        let by_node = rows.iter().filter(|row| !row.workload.is_done_by_a_node());
+        let by_client: Vec<String> = by_node.map(BenchRow::name).collect();
+        assert_eq!(by_client.join(" "), alone);
     }
 }

@@ -1,20 +1,21 @@
 //! Starts with many blocks: how long they take, memory, the full report; and the end of all these
 //! blocks.
 
-use super::fair::stock::{client_flags, jvm_flags};
+use super::fair::stock::{client_flags, jvm_flags, libhadoop};
 use super::figures::Figure;
 use super::peers::{self, DEFAULT, Peer, STOCK};
 use super::record::{BenchRecord, BenchSample};
+use super::rig::directory_in;
 use super::rows::Client;
 use super::{BenchOptions, interrupt};
 use hayloft_testkit::cluster::Cluster;
 use hayloft_testkit::driver::Driver;
-use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::error::{Result, TestkitError, expect};
+use hayloft_testkit::hadoop::hayloft_binary;
 use hayloft_testkit::made_blocks::{BLOCK_BYTES, make_blocks};
 use hayloft_testkit::node::{Kind, NodeSpec, VolumeSpec};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{http, machine, ports, process_usage};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -37,8 +38,7 @@ enum Way {
     WalkCold,
     /// The same with what the last start left in the page cache.
     WalkWarm,
-    /// They are read from the list that a clean stop left. The stock node leaves one only when it
-    /// is stopped by `dfsadmin -shutdownDatanode`, so this is a row of ours alone.
+    /// They are read from the list that a clean stop left.
     ListWarm,
 }
 
@@ -63,19 +63,24 @@ pub(super) fn is_row(workload: &str) -> bool {
 pub(super) fn condition(options: &BenchOptions) -> String {
     format!(
         "{} of {BLOCK_BYTES} bytes on {} volumes, which are directories of one disk; `cold`: \
-         nothing of them is in memory, `warm`: directories and inodes are; deletes begin with the \
-         client's order, and the NameNode passes on at most {DELETED_AT_ONCE} each second",
+         nothing of them is in memory, but programs are, `warm`: directories and inodes are, too; \
+         `list`: they are read from the list that a clean stop left; deletes begin with the \
+         client's order, and the NameNode passes on at most {DELETED_AT_ONCE} each second; the \
+         stock node is stopped by `dfsadmin -shutdownDatanode`: only then it leaves a list; it \
+         logs each deleted block at INFO, Hadoop's default level, and ours does not",
         options.blocks, options.volumes
     )
 }
 
-/// Starts either kind of node on the same directories, in turn, with a page cache and without;
-/// then has each delete all that is there.
+/// Starts either kind of node on the same directories in `base`, in turn, with a page cache and
+/// without; then has each delete all that is there. Nothing is left of it, but logs of what failed.
 ///
 /// # Errors
 /// When the cluster does not come up or the NameNode never learns the blocks.
-pub(super) fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
-    let volumes = vec![VolumeSpec::default(); options.volumes];
+pub(super) fn measure(options: &BenchOptions, base: &Path, record: &mut BenchRecord) -> Result<()> {
+    let disk = directory_in(base)?;
+    let volume = |nth| VolumeSpec::at(disk.path().join(format!("data-{nth}")));
+    let volumes = (0..options.volumes).map(volume).collect();
     let mut cluster = Cluster::builder("bench-blocks")
         .names_in_memory()
         .namenode_heap_mib(NAMENODE_HEAP_MIB)
@@ -89,30 +94,52 @@ pub(super) fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Resul
         .set_jvm_flags([jvm_flags(), options.jvm_flags.clone()].concat());
     let mut rig = ManyBlocks {
         options,
+        programs: programs(&cluster, &driver)?,
         cluster,
         driver,
+        disk,
     };
-    rig.fill()?;
-    if rig.starts(record)? {
-        rig.deletes(record)?;
+    let outcome = rig.run(record);
+    if outcome.is_ok() || interrupt::asked() {
+        rig.cluster.succeed();
+        return Ok(());
     }
-    rig.cluster.succeed();
-    Ok(())
+    outcome
+}
+
+/// Files of the programs that are started, and directories of such: of Java, of Hadoop, ours.
+fn programs(cluster: &Cluster, driver: &Driver) -> Result<Vec<PathBuf>> {
+    let java = std::fs::read_link(format!("/proc/{}/exe", driver.pid())).unwrap_or_default();
+    let java = java.ancestors().nth(2).map(|home| home.join("lib"));
+    let native = java.into_iter().chain(libhadoop());
+    let jars = cluster.hadoop().jars().iter().cloned();
+    Ok(native.chain(jars).chain([hayloft_binary()?]).collect())
 }
 
 /// The node that is started again and again, and its NameNode.
 struct ManyBlocks<'a> {
     options: &'a BenchOptions,
+    programs: Vec<PathBuf>,
+    // Processes end before their directory goes.
     cluster: Cluster,
     driver: Driver,
+    disk: tempfile::TempDir,
 }
 
 impl ManyBlocks<'_> {
+    fn run(&mut self, record: &mut BenchRecord) -> Result<()> {
+        self.fill()?;
+        if self.starts(record)? {
+            self.deletes(record)?;
+        }
+        Ok(())
+    }
+
     fn fill(&mut self) -> Result<()> {
         let (start, blocks) = (Instant::now(), self.options.blocks);
         make_blocks(&mut self.cluster, &self.driver, DIRECTORY, blocks)?;
         // A file that is not yet on the disk is deleted at less cost.
-        machine::settle(self.cluster.dir())?;
+        machine::settle(self.disk.path())?;
         let took = start.elapsed().as_secs_f64();
         (self.options.progress)(&format!("{blocks} blocks made in {took:.0} s"));
         Ok(())
@@ -125,19 +152,19 @@ impl ManyBlocks<'_> {
             for name in in_turn(round) {
                 for way in Way::ALL {
                     let peer = peers::peer(name, &self.options.define)?;
-                    if way == Way::ListWarm && peer.kind == Kind::Apache {
-                        continue;
-                    }
                     if interrupt::asked() {
                         return Ok(false);
                     }
                     self.stop_and_become(&peer)?;
-                    if way != Way::ListWarm {
-                        forget_lists(&mut self.cluster)?;
+                    match way {
+                        Way::ListWarm => self.expect_lists(name)?,
+                        _ => forget_lists(&mut self.cluster)?,
                     }
                     if way == Way::WalkCold && !machine::drop_caches() {
                         continue;
                     }
+                    // The page cache was emptied of them, too, and they are not what is measured.
+                    machine::warm_files(&self.programs);
                     let figures = self.start_once()?;
                     let row = (way.name(), name, round);
                     self.tell(record, row, &figures);
@@ -190,9 +217,27 @@ impl ManyBlocks<'_> {
         });
     }
 
+    /// Stops the node so that it leaves a list of its replicas.
+    fn stop(&mut self) -> Result<()> {
+        let node = self.cluster.node(0);
+        if node.kind() != Kind::Apache || !node.is_started() {
+            return node.stop();
+        }
+        self.driver.dfsadmin(&["-shutdownDatanode", &node.ipc()])?;
+        node.wait_ended(LIMIT)
+    }
+
+    /// What has no list cannot start from it.
+    fn expect_lists(&mut self, peer: &str) -> Result<()> {
+        let (lists, volumes) = (lists(&mut self.cluster)?.len(), self.options.volumes);
+        expect(lists == volumes, || {
+            format!("{peer} was stopped and left {lists} lists of replicas on {volumes} volumes")
+        })
+    }
+
     fn stop_and_become(&mut self, peer: &Peer) -> Result<()> {
+        self.stop()?;
         let cluster = &mut self.cluster;
-        cluster.node(0).stop()?;
         // The NameNode must forget the node's blocks, or it could not be seen learning them.
         cluster.namenode(0).wait_live(0, LIMIT)?;
         cluster.node(0).become_kind(peer.kind)?;
@@ -209,6 +254,7 @@ impl ManyBlocks<'_> {
         cluster.start_node(0)?;
         let listening = start.elapsed().as_secs_f64();
         wait::until("the NameNode to know every block", LIMIT, || {
+            interrupt::check()?;
             let known = known_blocks(cluster)?;
             Ok(if known >= blocks {
                 Seen::Done(())
@@ -245,6 +291,7 @@ impl ManyBlocks<'_> {
         let start = Instant::now();
         self.driver.fs(&["-rm", "-r", "-skipTrash", &directory])?;
         wait::until("the end of the last file", LIMIT, || {
+            interrupt::check()?;
             let left = || volumes.iter().find_map(|volume| a_block_file(volume));
             // A file that is renamed may move to where the first look has been.
             Ok(match left().or_else(left) {
@@ -293,26 +340,26 @@ fn report_sent(cluster: &mut Cluster) -> Result<f64> {
     })
 }
 
-/// Removes the lists of replicas that a clean stop left: the next start has to look.
-fn forget_lists(cluster: &mut Cluster) -> Result<()> {
-    let volumes: Vec<_> = cluster
-        .node(0)
-        .volumes()
-        .map(|v| v.join("current"))
-        .collect();
-    for current in volumes {
+/// The lists of replicas that a clean stop left, one a volume.
+fn lists(cluster: &mut Cluster) -> Result<Vec<PathBuf>> {
+    let mut lists = Vec::new();
+    for volume in cluster.node(0).volumes() {
+        let current = volume.join("current");
         let pools = std::fs::read_dir(&current).map_err(TestkitError::file("listing", &current))?;
         for pool in pools {
             let pool = pool.map_err(TestkitError::file("listing", &current))?;
-            let list = pool.path().join("current/replicas");
-            match std::fs::remove_file(&list) {
-                Ok(()) => {}
-                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-                Err(e) => return Err(TestkitError::file("removing", list)(e)),
-            }
+            lists.push(pool.path().join("current/replicas"));
         }
     }
-    Ok(())
+    lists.retain(|list| list.is_file());
+    Ok(lists)
+}
+
+/// Removes them: the next start has to look.
+fn forget_lists(cluster: &mut Cluster) -> Result<()> {
+    let remove =
+        |list: PathBuf| std::fs::remove_file(&list).map_err(TestkitError::file("removing", list));
+    lists(cluster)?.into_iter().try_for_each(remove)
 }
 
 /// Blocks that the NameNode attributes to the node now.

@@ -1,7 +1,7 @@
 //! Whether a run reaches the targets.
 
 use super::fair::stock::is_stock;
-use super::figures::Figure::{self, MemoryPeak, NodeCpu, Rate, SentRate};
+use super::figures::Figure::{self, MemoryPeak, NodeCpu, Rate, SentCpu, SentRate};
 use super::limits::LIMIT;
 use super::peers::{NULL, STOCK};
 use super::record::BenchRecord;
@@ -126,7 +126,8 @@ fn device(record: &BenchRecord, row: (&str, Client)) -> Option<f64> {
 /// How much of the stock `DataNode`'s processor time goes into reading and sending alone, and how
 /// much more this takes.
 fn bare_limit(record: &BenchRecord, row: (&str, Client), own: f64, stock: f64) -> Option<String> {
-    let bare = without_node(record, row, NodeCpu)?;
+    // Earlier versions recorded it as a node's.
+    let bare = without_node(record, row, SentCpu).or_else(|| without_node(record, row, NodeCpu))?;
     Some(format!(
         "a program that only reads and sends takes {:.2} of stock's; this is {:.2} of that",
         bare / stock,
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn what_the_device_leaves_of_stocks_rate_is_said_beside_the_target() {
-        let limit = [(Rate, 1250.0), (SentRate, 1600.0), (NodeCpu, 0.26)];
+        let limit = [(Rate, 1250.0), (SentRate, 1600.0), (SentCpu, 0.26)];
         let record = record(&[
             ("cold-4", JAVA, "stock", &[(Rate, 1000.0), (NodeCpu, 0.4)]),
             ("cold-4", JAVA, "direct", &[(Rate, 1200.0), (NodeCpu, 0.3)]),

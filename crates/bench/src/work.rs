@@ -173,7 +173,7 @@ impl Run<'_> {
         let mut figures = Figures::from([(Figure::Rate, device.rate(direction)?)]);
         if let BenchWorkload::Cold(streams) = row.workload {
             let bare = device.read_and_send(streams)?;
-            figures.extend([(Figure::SentRate, bare.rate), (Figure::NodeCpu, bare.cpu)]);
+            figures.extend([(Figure::SentRate, bare.rate), (Figure::SentCpu, bare.cpu)]);
         }
         self.keep(row, LIMIT.to_owned(), round, figures, None);
         Ok(())
@@ -253,6 +253,7 @@ impl Run<'_> {
             BenchWorkload::Local { read, tcp } => {
                 self.local_row(row, (read, tcp), seat, dir, bytes, files)
             }
+            BenchWorkload::DiskBalancer(what) => self.balance(row, what, seat, dir, bytes, files),
             BenchWorkload::Mixed => self.mixed(row, seat, dir, bytes / 4),
             BenchWorkload::Hflush => self.hflush(row, seat, dir, bytes / 4),
             BenchWorkload::Hflushed(logs) | BenchWorkload::Hsynced(logs) => {

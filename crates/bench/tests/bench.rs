@@ -11,7 +11,7 @@ use hayloft_bench::{self, BenchDisk, BenchOptions};
 use hayloft_testkit::congestion::{self, CONDITION};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::lab_binary;
-use hayloft_testkit::process::{Process, Spawn, tail};
+use hayloft_testkit::process::{Process, Signal, Spawn, tail};
 use hayloft_testkit::suite::{expect, expect_eq, passed};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Outcome, Suite, TestkitError};
@@ -29,6 +29,9 @@ fn main() -> ExitCode {
         });
         on.case("many_blocks_are_reported_and_deleted", |dir| {
             many_blocks(&dir.path().join("many"))
+        });
+        on.case("an_interrupted_run_leaves_no_blocks", |dir| {
+            interrupted(&dir.path().join("interrupted"))
         });
         on.case("congestion_control_of_the_runs_own", |dir| {
             congestion(&dir.path().join("own"))
@@ -136,6 +139,7 @@ fn many_blocks(dir: &Path) -> Result<Outcome> {
     let rows = [
         ("start-walk-warm", "stock", &started[..]),
         ("start-walk-warm", "direct", &started),
+        ("start-list-warm", "stock", &started),
         ("start-list-warm", "direct", &started),
         ("delete-warm", "stock", &[Figure::Deleted]),
         ("delete-warm", "direct", &[Figure::Deleted]),
@@ -157,6 +161,36 @@ fn many_blocks(dir: &Path) -> Result<Outcome> {
             format!("no {part} on the page: {text}")
         })?;
     }
+    nothing_is_left(&dir.join("disk"))?;
+    passed()
+}
+
+/// The directory that was given is there, and empty.
+fn nothing_is_left(disk: &Path) -> Result<()> {
+    let left = std::fs::read_dir(disk).map_err(TestkitError::file("listing", disk))?;
+    expect_eq("directories left on the disk", left.count(), 0)
+}
+
+/// A run that an operator ends while it looks for blocks leaves nothing of them.
+fn interrupted(dir: &Path) -> Result<Outcome> {
+    let more = ["--only", "none", "--blocks", "2000", "--rounds", "50"];
+    let mut process = command(&more, dir)?;
+    let disk = dir.join("disk");
+    wait::until("a start", RUN_LIMIT, || {
+        process.check_alive()?;
+        let told = std::fs::read_to_string(process.log()).unwrap_or_default();
+        Ok(match told.contains("start-walk-warm of ") {
+            true => Seen::Done(()),
+            false => Seen::NotYet(tail(process.log())),
+        })
+    })?;
+    let inside = std::fs::read_dir(&disk).map_err(TestkitError::file("listing", &disk))?;
+    expect(inside.count() == 1, || {
+        "the blocks are not where they should be".into()
+    })?;
+    process.signal(Signal::INT)?;
+    process.wait(RUN_LIMIT)?;
+    nothing_is_left(&disk)?;
     passed()
 }
 
@@ -169,6 +203,7 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
                 | BenchWorkload::Pread(_)
                 | BenchWorkload::ReadBack
                 | BenchWorkload::Mixed
+                | BenchWorkload::DiskBalancer(_)
                 | BenchWorkload::Local {
                     read: LocalRead::Cold | LocalRead::Pread,
                     ..
@@ -211,10 +246,7 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
         record.marks.iter().any(|m| m.reason == MarkReason::NotWarm),
         || "one round before a row counts makes nothing warm".into(),
     )?;
-    let left = std::fs::read_dir(&disk).map_or(0, Iterator::count);
-    expect(left == 0, || {
-        format!("{left} directories are left on the disk")
-    })?;
+    nothing_is_left(&disk)?;
     passed()
 }
 
@@ -222,25 +254,18 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
 const RUN_LIMIT: Duration = Duration::from_secs(180);
 
 /// The command with one tiny row, as a process of its own: it replaces itself on its way.
-fn command(peer: &str, congestion: &str, dir: &Path) -> Result<Process> {
+fn tiny_command(peer: &str, congestion: &str, dir: &Path) -> Result<Process> {
+    let row = ["--rounds", "1", "--mib", "4", "--warm-ups", "0"];
+    let only = ["--only", "write-1/load", "--peers", peer];
+    let network = ["--congestion", congestion];
+    command(&[&row[..], &only, &network].concat(), dir)
+}
+
+/// The command with these words, and places in a directory.
+fn command(words: &[&str], dir: &Path) -> Result<Process> {
     std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
-    let words = [
-        "bench",
-        "--rounds",
-        "1",
-        "--mib",
-        "4",
-        "--warm-ups",
-        "0",
-        "--only",
-        "write-1/load",
-        "--peers",
-        peer,
-        "--congestion",
-        congestion,
-    ];
-    let mut argv = vec![lab_binary()?.display().to_string()];
-    argv.extend(words.map(str::to_owned));
+    let mut argv = vec![lab_binary()?.display().to_string(), "bench".to_owned()];
+    argv.extend(words.iter().map(|word| (*word).to_owned()));
     for (option, name) in [("--disk", "disk"), ("--out", "out")] {
         argv.extend([option.to_owned(), dir.join(name).display().to_string()]);
     }
@@ -264,7 +289,7 @@ fn congestion(dir: &Path) -> Result<Outcome> {
         Ok(both) => both,
         Err(skipped) => return Ok(skipped),
     };
-    let mut process = command("posix", other, dir)?;
+    let mut process = tiny_command("posix", other, dir)?;
     let status = process.wait(RUN_LIMIT)?;
     expect(status.success(), || {
         format!("{status}\n{}", tail(process.log()))
@@ -296,7 +321,7 @@ fn congestion(dir: &Path) -> Result<Outcome> {
 
 fn unknown_congestion(dir: &Path) -> Result<Outcome> {
     let dir = dir.join("unknown");
-    let mut process = command("posix", "no-such", &dir)?;
+    let mut process = tiny_command("posix", "no-such", &dir)?;
     let status = process.wait(RUN_LIMIT)?;
     expect_eq("the exit code", status.code(), Some(2))?;
     let log =
@@ -318,7 +343,7 @@ fn killed(dir: &Path) -> Result<Outcome> {
     };
     let outside = network_of("self");
     // The stock node: nothing of it stays in shared memory.
-    let mut process = command("stock", other, dir)?;
+    let mut process = tiny_command("stock", other, dir)?;
     let pid = process.pid().to_string();
     let mut cluster = None;
     let inside = wait::until("a node in a namespace of the run", RUN_LIMIT, || {

@@ -61,6 +61,20 @@ pub fn drop_caches() -> bool {
     std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
 }
 
+/// Reads files, and those below directories, so that they are in the page cache. What cannot be
+/// read is left out.
+pub fn warm_files(paths: &[PathBuf]) {
+    for path in paths {
+        if let Ok(entries) = std::fs::read_dir(path) {
+            let below = entries.flatten().map(|entry| entry.path());
+            // A link may lead back.
+            warm_files(&below.filter(|path| !path.is_symlink()).collect::<Vec<_>>());
+        } else if let Ok(mut file) = std::fs::File::open(path) {
+            let _ = std::io::copy(&mut file, &mut std::io::sink());
+        }
+    }
+}
+
 /// The machine is at rest when it was busy for less than this share of a processor, for so long.
 const REST: (f64, Duration) = (0.1, Duration::from_millis(300));
 /// How long rest is waited for: where others never rest, this would say nothing about the nodes.
@@ -224,6 +238,30 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(busy_seconds().expect("/proc/stat") > before);
+    }
+
+    #[test]
+    fn warm_files_are_in_the_page_cache() {
+        use rustix::fs::Advice;
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
+        std::fs::create_dir(dir.path().join("below")).expect("made");
+        let path = dir.path().join("below/file");
+        std::fs::write(&path, [7_u8; 9000]).expect("written");
+        let file = std::fs::File::open(&path).expect("opened");
+        let cached = || {
+            let mut byte = [0];
+            let slices = &mut [std::io::IoSliceMut::new(&mut byte)];
+            rustix::io::preadv2(&file, slices, 8999, rustix::io::ReadWriteFlags::NOWAIT) == Ok(1)
+        };
+        file.sync_all().expect("synced");
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("advised");
+        if cached() {
+            eprintln!("skipped: this file system keeps what it is told to drop");
+            return;
+        }
+        let missing = dir.path().join("missing");
+        warm_files(&[missing, dir.path().to_owned()]);
+        assert!(cached());
     }
 
     #[test]
