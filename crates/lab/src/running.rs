@@ -1,5 +1,6 @@
 //! A storage node of a testbed.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -9,8 +10,10 @@ use super::disks::Mounted;
 use super::net;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop_conf::Conf;
+use hayloft_testkit::http;
 use hayloft_testkit::node::{Kind, Node, VirtualSite};
 use hayloft_testkit::process::Process;
+use hayloft_testkit::where_processes_run::within;
 
 /// Where the virtual nodes of `node` answer, the links of its host dealt out in turn; none when it
 /// has none. Ports begin at `first`, `step` apart.
@@ -96,6 +99,18 @@ impl RunningNode {
     #[must_use]
     pub fn conf_dir(&self) -> Option<PathBuf> {
         self.node.as_ref().map(|(node, _)| node.conf_dir())
+    }
+
+    /// A bean of it, by its full name or the first that a pattern fits.
+    ///
+    /// # Errors
+    /// When an earlier command started it, or it does not answer.
+    pub fn jmx(&self, query: &'static str) -> Result<serde_json::Value> {
+        let wrong = || TestkitError::Talk(format!("{} has no address to ask", self.name));
+        let (node, _) = self.node.as_ref().ok_or_else(wrong)?;
+        let mut address: SocketAddr = self.address.parse().map_err(|_| wrong())?;
+        address.set_port(node.http_port());
+        within(&self.namespace, move || http::jmx(address, query))
     }
 
     /// `Ok` while it runs, or was not started by this command.

@@ -1,6 +1,7 @@
-//! `hayloft plan`: how large to build, from what disks were measured to do; what a year loses.
+//! `hayloft plan`: how large to build, what that costs, and what a year loses.
 //!
 //! - `chart`: a plan as SVG: what reaches the workers against the number of disks
+//! - `cost`: `hayloft plan cost`: what a cluster costs in three layouts
 //! - `disks`: what the disks do: from calibrations, or as typed
 //! - `durability`: `hayloft plan durability`: data lost a year, by formulas that a simulation
 //!   checks
@@ -8,6 +9,7 @@
 //! - `rules`: how many disks links feed and how many workers they serve
 
 mod chart;
+mod cost;
 mod disks;
 mod durability;
 mod report;
@@ -37,6 +39,8 @@ pub struct PlanArgs {
 enum PlanCommand {
     /// How many disks the links of a SuperDataNode feed, and how many workers it serves.
     Super(SuperArgs),
+    /// What a cluster costs with local disks, with network disks, and with SuperDataNodes.
+    Cost(cost::CostArgs),
     /// How much data is lost in a year, with replicas and with parity.
     Durability(Box<durability::DurabilityArgs>),
 }
@@ -88,6 +92,7 @@ const DISKS_DEFAULT: u64 = 48;
 pub fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
     let args = match &args.command {
         PlanCommand::Super(args) => args,
+        PlanCommand::Cost(args) => return cost::run(args),
         PlanCommand::Durability(args) => return durability::run(args),
     };
     let plan = super_plan(args)?;

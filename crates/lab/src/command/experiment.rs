@@ -19,8 +19,8 @@ use crate::error::{FINDING, LabError, USAGE};
 /// `hayloft-lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which, or all: pairs, layouts, scaling, dfsio, domains, super, parity, degraded, netblock, pfs,
-    /// durability, native, streams, fscost, virtual-disks, hadiofs, snapshots.
+    /// Which, or all: pairs, layouts, scaling, dfsio, domains, power, super, parity, degraded,
+    /// netblock, pfs, durability, native, streams, fscost, virtual-disks, hadiofs, snapshots.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -30,7 +30,8 @@ pub struct ExperimentArgs {
     /// One round of little data, and none before it: whether it works, no result.
     #[arg(long, conflicts_with = "add_to")]
     quick: bool,
-    /// Rounds that count [default: 3; of `native`, `streams`, `dfsio` 5, `domains`, `durability` 1].
+    /// Rounds that count [default: 3; of `native`, `streams`, `dfsio` 5, `domains`, `power`,
+    /// `durability` 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: Option<u16>,
     /// MiB that each client or stream writes and reads [default: 192; of `native`, `streams`,
@@ -44,14 +45,14 @@ pub struct ExperimentArgs {
     #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache", "apache-behind"])]
     kind: String,
     /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`, `pfs`, `super` 25].
-    /// Not of `domains`, `durability`, nor of those on one disk.
+    /// Not of `domains`, `power`, `durability`, nor of those on one disk.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     link_mbit: Option<u32>,
     /// Hadoop properties of every process, over those of the experiment. Not of `domains`,
     /// `durability`, `fscost`, `virtual-disks`.
     #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = property)]
     conf: Vec<(String, String)>,
-    /// Blocks of `domains` [default: 2000].
+    /// Blocks of `domains` [default: 2000], files of `power` [default: 400].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(8..=100_000))]
     blocks: Option<u64>,
     /// Seconds that clients of `durability` write before a power cut; before other events a third
@@ -69,6 +70,9 @@ pub struct ExperimentArgs {
     /// Seed of `durability` [default: another each time].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Watts that a host of `power` draws.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    watts: Option<u32>,
 }
 
 /// What `--quick` takes.
@@ -197,9 +201,12 @@ fn command(args: &ExperimentArgs, options: &ExperimentOptions) -> String {
         text += &format!(" --link-mbit {}", options.link_mbit);
     }
     match args.name.as_str() {
-        "domains" => text += &format!(" --blocks {}", options.blocks),
+        "domains" | "power" => text += &format!(" --blocks {}", options.blocks),
         "durability" => text += &format!(" --seconds {} --seed {}", options.seconds, options.seed),
         _ => {}
+    }
+    if options.watts > 0 {
+        text += &format!(" --watts {}", options.watts);
     }
     for part in &args.part {
         text += &format!(" --part {part}");
@@ -232,6 +239,7 @@ fn options(args: &ExperimentArgs, experiment: &Experiment) -> ExperimentOptions 
     options.blocks = quick(args.blocks, QUICK_BLOCKS, options.blocks);
     options.seconds = quick(args.seconds, QUICK_SECONDS, options.seconds);
     options.seed = args.seed.unwrap_or_else(any);
+    options.watts = args.watts.unwrap_or_default();
     options
 }
 
@@ -279,7 +287,7 @@ mod tests {
         let link = (["--link-mbit", "25"], "no links whose rate can be chosen");
         let without = ["fscost", "virtual-disks", "durability", "domains"];
         let of_properties = without.map(|name| (name, property));
-        let of_links = [&without[..], &["native", "streams", "hadiofs"]].concat();
+        let of_links = [&without[..], &["native", "streams", "hadiofs", "power"]].concat();
         let of_links = of_links.into_iter().map(|name| (name, link));
         for (name, (given, why)) in of_properties.into_iter().chain(of_links) {
             let error = run(&parsed(name, &given)).expect_err(name);

@@ -13,11 +13,14 @@ mod hadiofs;
 mod layouts;
 mod native;
 mod netblock;
+mod node_states;
 mod one_disk;
 mod pairs;
 mod parity;
 mod pfs;
+mod power;
 mod remedies;
+mod replication_counters;
 mod snapshots;
 mod streams;
 mod super_node;
@@ -27,10 +30,11 @@ mod virtual_disks;
 use crate::runner::Experiment;
 
 /// All of them, those first that help an operator most.
-pub const EXPERIMENTS: [Experiment; 17] = [
+pub const EXPERIMENTS: [Experiment; 18] = [
     durability::DURABILITY,
     domains::DOMAINS,
     pairs::PAIRS,
+    power::POWER,
     super_node::SUPER,
     parity::PARITY,
     degraded::DEGRADED,

@@ -32,6 +32,8 @@ pub struct ExperimentOptions {
     pub seconds: u64,
     /// Of file sizes and contents.
     pub seed: u64,
+    /// What a host draws, where that matters; 0: not known.
+    pub watts: u32,
 }
 
 impl ExperimentOptions {
@@ -83,6 +85,7 @@ impl Default for ExperimentOptions {
             blocks: 2000,
             seconds: 60,
             seed: 1,
+            watts: 0,
         }
     }
 }

@@ -28,7 +28,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "experiments_failures",
-        &["durability", "parity", "degraded", "snapshots"],
+        &["durability", "power", "parity", "degraded", "snapshots"],
     ),
     ("experiments_jobs", &["super jobs", "super beside"]),
     (

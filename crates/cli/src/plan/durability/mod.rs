@@ -34,7 +34,8 @@ use crate::error::CliError;
 use crate::json::print_json;
 
 use self::check_by_simulation::CheckedRow;
-use self::described_cluster::{ClusterCase, Keeping, YEAR_SECONDS, hours, rate_of};
+pub use self::described_cluster::Keeping;
+use self::described_cluster::{ClusterCase, YEAR_SECONDS, hours, rate_of};
 use self::model::LossForecast;
 
 /// Where the defaults come from.
