@@ -21,17 +21,19 @@ mod remedies;
 mod snapshots;
 mod streams;
 mod super_node;
+mod tasks;
 mod testbeds;
 mod virtual_disks;
 
 use crate::runner::Experiment;
 
 /// All of them, those first that help an operator most.
-pub const EXPERIMENTS: [Experiment; 17] = [
+pub const EXPERIMENTS: [Experiment; 18] = [
     durability::DURABILITY,
     domains::DOMAINS,
     pairs::PAIRS,
     super_node::SUPER,
+    tasks::TASKS,
     parity::PARITY,
     degraded::DEGRADED,
     layouts::LAYOUTS,
