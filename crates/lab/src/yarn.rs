@@ -37,6 +37,7 @@ impl Testbed {
             manager: net::place(name, net::NAMENODE_HOST, None, false),
             workers,
             containers,
+            stock_intervals: false,
         })
     }
 }

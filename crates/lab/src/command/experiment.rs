@@ -19,8 +19,9 @@ use crate::error::{FINDING, LabError, USAGE};
 /// `hayloft-lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which, or all: pairs, layouts, scaling, dfsio, domains, power, super, parity, degraded,
-    /// netblock, pfs, durability, native, streams, fscost, virtual-disks, hadiofs, snapshots.
+    /// Which, or all: pairs, layouts, scaling, dfsio, domains, power, super, tasks, parity,
+    /// degraded, netblock, pfs, durability, native, streams, fscost, virtual-disks, hadiofs,
+    /// snapshots.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -30,8 +31,8 @@ pub struct ExperimentArgs {
     /// One round of little data, and none before it: whether it works, no result.
     #[arg(long, conflicts_with = "add_to")]
     quick: bool,
-    /// Rounds that count [default: 3; of `native`, `streams`, `dfsio` 5, `domains`, `power`,
-    /// `durability` 1].
+    /// Rounds that count [default: 3; of `native`, `streams`, `dfsio`, `tasks` 5, of `domains`,
+    /// `power`, `durability` 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: Option<u16>,
     /// MiB that each client or stream writes and reads [default: 192; of `native`, `streams`,

@@ -24,18 +24,20 @@ mod replication_counters;
 mod snapshots;
 mod streams;
 mod super_node;
+mod tasks;
 mod testbeds;
 mod virtual_disks;
 
 use crate::runner::Experiment;
 
 /// All of them, those first that help an operator most.
-pub const EXPERIMENTS: [Experiment; 18] = [
+pub const EXPERIMENTS: [Experiment; 19] = [
     durability::DURABILITY,
     domains::DOMAINS,
     pairs::PAIRS,
     power::POWER,
     super_node::SUPER,
+    tasks::TASKS,
     parity::PARITY,
     degraded::DEGRADED,
     layouts::LAYOUTS,

@@ -10,7 +10,7 @@ mod power;
 
 use hayloft_bench::fair::stock::Stock;
 
-use super::testbeds::{DISKS, scaled, slow_disks};
+use super::testbeds::{CONTAINER_S, DISKS, scaled, slow_disks};
 use crate::runner::Experiment;
 use crate::runner::options::ExperimentOptions;
 use crate::runner::table::{Shown, WantedRatio};
@@ -52,8 +52,6 @@ const OFF: &str = "workers off";
 const DISK_MBS: (u32, u32) = (2, 2);
 /// Rate of a link, Mbit/s: more than a disk's, and the four less than all disks together.
 const LINK_MBIT: u32 = 25;
-/// Processor seconds of a YARN container, as measured: most of them start a JVM.
-const CONTAINER_S: f64 = 3.0;
 
 fn wants_of_beside() -> Vec<WantedRatio> {
     beside::wants(BESIDE)

@@ -17,6 +17,9 @@ pub(super) const SLOW_DISKS_BLOCK_MIB: u32 = 16;
 /// Disks of a host that has many.
 pub(super) const DISKS: usize = 8;
 
+/// Processor seconds of a YARN container, as measured: most of them start a JVM.
+pub(super) const CONTAINER_S: f64 = 3.0;
+
 /// The choices of experiments with such disks.
 pub(super) fn slow_disks() -> ExperimentOptions {
     ExperimentOptions {

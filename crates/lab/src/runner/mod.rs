@@ -173,6 +173,11 @@ impl Run<'_> {
         u64::from(self.options.mib) << 20
     }
 
+    /// Adds a condition under which it was measured, for the page.
+    pub fn add_condition(&mut self, name: &str, value: String) {
+        self.record.origin.conditions.insert(name.to_owned(), value);
+    }
+
     /// Names what this machine cannot do, for the page.
     pub fn leave_out(&mut self, what: String) {
         if !self.record.left_out.contains(&what) {

@@ -30,7 +30,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "experiments_failures",
         &["durability", "power", "parity", "degraded", "snapshots"],
     ),
-    ("experiments_jobs", &["super jobs", "super beside"]),
+    ("experiments_jobs", &["super jobs", "super beside", "tasks"]),
     (
         "experiments_disks",
         &[

@@ -16,8 +16,19 @@ const CONTAINER_MIB: u32 = 512;
 /// Heap of a task and of an ApplicationMaster, MiB.
 const TASK_HEAP_MIB: u32 = 200;
 const MASTER_HEAP_MIB: u32 = 256;
-/// How often NodeManagers and ApplicationMasters ask for work, ms; Hadoop's default is 1000.
-const HEARTBEAT_MS: u32 = 250;
+/// How often NodeManagers and ApplicationMasters ask for work, and clients for a job's state, ms:
+/// where it matters only that jobs end. Hadoop's defaults are 1000, of the last one 5000.
+const SHORT_INTERVALS: [(&str, u32); 4] = [
+    (
+        "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms",
+        250,
+    ),
+    ("yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms", 250),
+    ("mapreduce.client.progressmonitor.pollinterval", 200),
+    ("mapreduce.client.completion.pollinterval", 200),
+];
+/// Keys of the CapacityScheduler, which has a file of its own.
+const CAPACITY: &str = "yarn.scheduler.capacity.";
 
 /// Ports of the ResourceManager.
 pub(super) struct ManagerPorts {
@@ -68,14 +79,15 @@ pub(super) fn common(
         )
         .set("yarn.resourcemanager.admin.address", at(ports.admin))
         .set("yarn.resourcemanager.webapp.address", at(ports.web))
-        .set(
-            "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms",
-            HEARTBEAT_MS,
-        )
         .set("yarn.nm.liveness-monitor.expiry-interval-ms", 20_000)
         .set("yarn.scheduler.minimum-allocation-mb", CONTAINER_MIB)
         .set("yarn.scheduler.maximum-allocation-mb", CONTAINER_MIB)
         .set("yarn.application.classpath", classes.replace(':', ","));
+    if !site.stock_intervals {
+        for (key, millis) in SHORT_INTERVALS {
+            all.set(key, millis);
+        }
+    }
     Ok(all)
 }
 
@@ -101,14 +113,17 @@ pub(super) fn write_hosts_file(site: &YarnSite) -> Result<String> {
     Ok(format!("-Djdk.net.hosts.file={}", path.display()))
 }
 
-/// Writes the ResourceManager's directory: Hadoop's default scheduler with its one default queue.
+/// Writes the ResourceManager's directory: Hadoop's default scheduler with its one default queue,
+/// and what the configuration says of that scheduler.
 pub(super) fn write_manager(common: &Conf, dir: &Path) -> Result<()> {
     common.write_dir(dir)?;
-    let prefix = "yarn.scheduler.capacity";
-    let queues = Conf::new()
-        .with(format!("{prefix}.root.queues"), "default")
-        .with(format!("{prefix}.root.default.capacity"), 100)
-        .with(format!("{prefix}.maximum-am-resource-percent"), "0.5");
+    let mut queues = Conf::new()
+        .with(format!("{CAPACITY}root.queues"), "default")
+        .with(format!("{CAPACITY}root.default.capacity"), 100)
+        .with(format!("{CAPACITY}maximum-am-resource-percent"), "0.5");
+    for (key, value) in common.iter().filter(|(key, _)| key.starts_with(CAPACITY)) {
+        queues.set(key, value);
+    }
     let path = dir.join("capacity-scheduler.xml");
     std::fs::write(&path, queues.to_xml()).map_err(TestkitError::file("writing", path))
 }
@@ -158,7 +173,8 @@ pub(super) fn of_jobs(common: &Conf, hosts: &str) -> Value {
     };
     let classes = common.get("yarn.application.classpath").unwrap_or_default();
     let mut conf = Map::new();
-    for (key, value) in common.iter().filter(|(key, _)| key.starts_with("yarn.")) {
+    let for_jobs = |key: &str| key.starts_with("yarn.") || key.starts_with("mapreduce.client.");
+    for (key, value) in common.iter().filter(|(key, _)| for_jobs(key)) {
         conf.insert(key.into(), value.into());
     }
     let own = json!({
@@ -167,7 +183,6 @@ pub(super) fn of_jobs(common: &Conf, hosts: &str) -> Value {
         "yarn.app.mapreduce.am.staging-dir": STAGING,
         "yarn.app.mapreduce.am.resource.mb": CONTAINER_MIB,
         "yarn.app.mapreduce.am.command-opts": java(MASTER_HEAP_MIB),
-        "yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms": HEARTBEAT_MS,
         "mapreduce.map.memory.mb": CONTAINER_MIB,
         "mapreduce.reduce.memory.mb": CONTAINER_MIB,
         "mapreduce.map.java.opts": java(TASK_HEAP_MIB),
@@ -176,8 +191,6 @@ pub(super) fn of_jobs(common: &Conf, hosts: &str) -> Value {
         "mapreduce.am.max-attempts": 1,
         // Hadoop's 10 are more than there are nodes: the NameNode would copy while jobs run.
         "mapreduce.client.submit.file.replication": 2,
-        "mapreduce.client.progressmonitor.pollinterval": 200,
-        "mapreduce.client.completion.pollinterval": 200,
         // Nothing serves histories: they are read from this directory.
         "mapreduce.jobhistory.address": "",
         "mapreduce.jobhistory.intermediate-done-dir": HISTORIES,
@@ -190,4 +203,69 @@ pub(super) fn of_jobs(common: &Conf, hosts: &str) -> Value {
         conf.extend(own);
     }
     json!({ "conf": conf })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(dir: &Path, stock_intervals: bool) -> YarnSite {
+        YarnSite {
+            dir: dir.to_owned(),
+            manager: Place::local(),
+            workers: Vec::new(),
+            containers: 1,
+            stock_intervals,
+        }
+    }
+
+    /// What daemons and jobs are told where the file system's configuration says this.
+    fn told(given: &Conf, stock_intervals: bool) -> (Conf, Value) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let lib = dir.path().join("share/hadoop/common");
+        std::fs::create_dir_all(&lib).expect("made");
+        for jar in ["hadoop-common-3.jar", "hadoop-hdfs-3.jar"] {
+            std::fs::write(lib.join(jar), "").expect("written");
+        }
+        let hadoop = Hadoop::locate_in(Some(dir.path())).expect("a home");
+        let ports = ManagerPorts::choose().expect("free ports");
+        let all = common(given, &hadoop, &site(dir.path(), stock_intervals), &ports);
+        let all = all.expect("written");
+        let jobs = of_jobs(&all, "");
+        (all, jobs)
+    }
+
+    #[test]
+    fn where_intervals_are_stock_only_what_is_given_sets_them() {
+        let (short, jobs) = told(&Conf::new(), false);
+        for (key, millis) in SHORT_INTERVALS {
+            assert_eq!(short.get(key), Some(millis.to_string().as_str()));
+            assert_eq!(jobs["conf"][key], json!(millis.to_string()));
+        }
+        let beat = SHORT_INTERVALS[0].0;
+        let given = Conf::new().with(beat, 300);
+        for (conf, wanted) in [(Conf::new(), None), (given, Some("300"))] {
+            let (stock, jobs) = told(&conf, true);
+            for (key, _) in SHORT_INTERVALS {
+                let wanted = wanted.filter(|_| key == beat);
+                assert_eq!(stock.get(key), wanted, "{key}");
+                assert_eq!(jobs["conf"][key].as_str(), wanted, "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_scheduler_s_own_file_has_its_keys() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let delay = format!("{CAPACITY}node-locality-delay");
+        let conf = Conf::new().with(&delay, 0).with("yarn.other", 1);
+        write_manager(&conf, dir.path()).expect("written");
+        let path = dir.path().join("capacity-scheduler.xml");
+        let text = std::fs::read_to_string(path).expect("there");
+        assert!(
+            text.contains(&delay) && text.contains("root.queues"),
+            "{text}"
+        );
+        assert!(!text.contains("yarn.other"), "{text}");
+    }
 }

@@ -23,6 +23,9 @@ pub struct FinishedJob {
     pub succeeded: bool,
     /// Time from its submission to its end, milliseconds; zero when it failed.
     pub millis: u64,
+    /// When its first map task was started, and when its last one had ended: milliseconds since
+    /// 1970. `None` where no map task has ended.
+    pub mapped: Option<(u64, u64)>,
     /// Totals over all tasks; none when it failed.
     pub counters: JobCounters,
 }
@@ -56,7 +59,7 @@ pub(super) fn read_all(fs: &Driver, dir: &str) -> Result<Vec<FinishedJob>> {
 
 /// A line of the schema, then one an event, with empty ones between.
 fn parse(text: &str) -> Option<FinishedJob> {
-    let mut job = None;
+    let (mut job, mut first_map) = (None, None::<u64>);
     for line in text.trim().lines().skip(1).filter(|line| !line.is_empty()) {
         let entry: Value = serde_json::from_str(line).ok()?;
         let event = entry["event"].as_object()?.values().next()?;
@@ -69,9 +72,19 @@ fn parse(text: &str) -> Option<FinishedJob> {
                     name: text("jobName")?,
                     succeeded: false,
                     millis: 0,
+                    mapped: None,
                     counters: JobCounters::new(),
                 };
                 job = Some((begun, submitted));
+            }
+            "MAP_ATTEMPT_STARTED" => {
+                let at = event["startTime"].as_u64()?;
+                first_map = Some(first_map.map_or(at, |first| at.min(first)));
+            }
+            "MAP_ATTEMPT_FINISHED" => {
+                let (at, (_, job)) = (event["finishTime"].as_u64()?, job.as_mut()?);
+                let last = job.mapped.map_or(at, |(_, last)| at.max(last));
+                job.mapped = first_map.map(|first| (first, last));
             }
             "JOB_FINISHED" => {
                 let (begun, job) = job.as_mut()?;
@@ -107,7 +120,11 @@ mod tests {
 
     #[test]
     fn totals_of_all_groups_are_read() {
-        let end = r#"{"type":"JOB_FINISHED","event":{"a.JobFinished":{"finishTime":1500,
+        let end = r#"{"type":"MAP_ATTEMPT_STARTED","event":{"a.S":{"startTime":1200}}}
+{"type":"MAP_ATTEMPT_STARTED","event":{"a.S":{"startTime":1100}}}
+{"type":"MAP_ATTEMPT_FINISHED","event":{"a.F":{"finishTime":1400}}}
+{"type":"MAP_ATTEMPT_FINISHED","event":{"a.F":{"finishTime":1300}}}
+{"type":"JOB_FINISHED","event":{"a.JobFinished":{"finishTime":1500,
 "totalCounters":{"groups":[{"counts":[{"name":"DATA_LOCAL_MAPS","value":3}]},
 {"counts":[{"name":"MAP_INPUT_RECORDS","value":7}]}]}}}}"#;
         let whole = |text: &str| text.replace(",\n", ",");
@@ -119,6 +136,7 @@ mod tests {
         );
         assert_eq!(job.counter("DATA_LOCAL_MAPS"), 3);
         assert_eq!(job.counter("MAP_INPUT_RECORDS"), 7);
+        assert_eq!(job.mapped, Some((1100, 1400)), "first to last");
         assert_eq!(job.counter("OTHER_LOCAL_MAPS"), 0);
         let failed = parse(&whole(BEGIN)).expect("it has begun");
         assert!(!failed.succeeded && failed.counters.is_empty());

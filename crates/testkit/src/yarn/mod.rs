@@ -60,6 +60,9 @@ pub struct YarnSite {
     pub workers: Vec<YarnWorker>,
     /// Containers that a NodeManager runs at a time; one of a job's is its ApplicationMaster.
     pub containers: u32,
+    /// Heartbeats, and clients' questions, come at Hadoop's default intervals or those of the given
+    /// configuration, and not at the short ones of tests.
+    pub stock_intervals: bool,
 }
 
 /// Where a NodeManager runs; several may share a place.

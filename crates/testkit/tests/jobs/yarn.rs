@@ -43,6 +43,7 @@ pub(crate) fn start() -> Result<YarnLab> {
         manager: Place::local(),
         workers: workers.collect(),
         containers: CONTAINERS,
+        stock_intervals: false,
     };
     let yarn = Yarn::start(cluster.hadoop(), cluster.conf(), site)?;
     Ok(YarnLab {

@@ -102,6 +102,7 @@ impl Lab {
             manager: Place::local(),
             workers: vec![worker],
             containers: CONTAINERS,
+            stock_intervals: false,
         };
         Ok(Self {
             yarn: Yarn::start(cluster.hadoop(), &conf, site)?,

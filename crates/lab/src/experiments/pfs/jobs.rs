@@ -356,6 +356,7 @@ mod tests {
             name: "a job".into(),
             succeeded: true,
             millis,
+            mapped: None,
             counters: counters.map(|(name, n)| (name.to_owned(), n)).into(),
         }
     }
