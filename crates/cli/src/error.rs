@@ -24,6 +24,7 @@ pub struct CliError {
     place: String,
     advice: String,
     code: u8,
+    lasting: bool,
 }
 
 impl CliError {
@@ -38,7 +39,20 @@ impl CliError {
             place: place.into(),
             advice: advice.into(),
             code: USAGE,
+            lasting: false,
         }
+    }
+
+    /// The same as one that stays until the user does what it says: a service ends at it, and
+    /// tries again after any other.
+    pub fn lasting(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
+    /// Whether it stays until the user does something.
+    pub fn is_lasting(&self) -> bool {
+        self.lasting
     }
 
     /// The same as a finding, exit code 1: the work was done and something is wrong.

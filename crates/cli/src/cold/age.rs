@@ -116,11 +116,15 @@ impl Cutoff {
     ///
     /// A change counts as a use: a file that is written to and never read is not cold.
     pub fn is_cold(&self, modified_ms: u64, accessed_ms: u64) -> bool {
-        let used = match self.by {
+        self.used_ms(modified_ms, accessed_ms) < self.at_ms
+    }
+
+    /// When a file was last used, milliseconds since 1970.
+    pub fn used_ms(&self, modified_ms: u64, accessed_ms: u64) -> u64 {
+        match self.by {
             ColdBy::Access => modified_ms.max(accessed_ms),
             ColdBy::Modification => modified_ms,
-        };
-        used < self.at_ms
+        }
     }
 }
 

@@ -264,12 +264,40 @@ pub fn refused(doing: &str, path: &str, error: &RpcError) -> CliError {
     } else {
         "check that the NameNode runs and --conf names its address"
     };
-    CliError::new(format!("cannot {doing}: {}", error.brief()), path, advice)
+    let told = CliError::new(format!("cannot {doing}: {}", error.brief()), path, advice);
+    if error.is_remote("AccessControlException") {
+        told.lasting()
+    } else {
+        told
+    }
+}
+
+/// An absolute path of HDFS, without a slash at its end.
+///
+/// # Errors
+/// What is accepted, in words.
+pub fn hdfs_path(text: &str) -> Result<String, String> {
+    let names: Vec<&str> = text.split('/').skip(1).filter(|n| !n.is_empty()).collect();
+    let plain = names.iter().all(|name| !matches!(*name, "." | ".."));
+    if !text.starts_with('/') || !plain {
+        return Err("must be an absolute path of HDFS, such as /data/logs".to_owned());
+    }
+    Ok(format!("/{}", names.join("/")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_absolute_and_plain() {
+        for (text, path) in [("/", "/"), ("/a/b/", "/a/b"), ("//a//b", "/a/b")] {
+            assert_eq!(hdfs_path(text).as_deref(), Ok(path));
+        }
+        for wrong in ["", "a", "hdfs://nn/a", "/a/../b", "/."] {
+            assert!(hdfs_path(wrong).is_err(), "{wrong}");
+        }
+    }
 
     fn of(pairs: &[(&str, &str)], service: Option<&str>) -> Result<ActiveNameNode, CliError> {
         let config = Configuration::from_properties(pairs.iter().copied()).expect("valid");

@@ -10,9 +10,35 @@ use super::age::Cutoff;
 use super::ask_namenode::{ActiveNameNode, PolicyNames, refused};
 use super::cold_directories::DirTree;
 use super::scan_listings::{self, LiveScan};
-use super::spool::{Spool, unspooled};
-use super::undo::{ColdTarget, UndoWriter};
+use super::spool::{Spool, SpooledFile, unspooled};
+use super::undo::ColdTarget;
 use crate::error::CliError;
+
+/// What a plan finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// A directory or a file that is to be given the policy.
+    Target {
+        /// It, and what it has now.
+        target: ColdTarget,
+        /// Cold files in it.
+        files: u64,
+        /// Their lengths, bytes.
+        bytes: u64,
+    },
+    /// A file of policy COLD that was used since the cutoff.
+    Reread {
+        /// Its directory.
+        dir: String,
+        /// Its path.
+        path: String,
+        /// When it was last used, milliseconds since 1970.
+        used_ms: u64,
+    },
+}
+
+/// Takes what a plan finds.
+pub type PlanSink<'a> = dyn FnMut(Planned) -> Result<(), CliError> + 'a;
 
 /// What targets are found with.
 pub struct Planner<'a> {
@@ -34,12 +60,12 @@ impl Planner<'_> {
     /// The targets of a scan of the living namespace.
     ///
     /// # Errors
-    /// The spool or the undo file fails, or the NameNode does.
+    /// The spool or the sink fails, or the NameNode does.
     pub async fn of_live(
         &self,
         tree: &DirTree,
         spool: Spool,
-        undo: &mut UndoWriter,
+        sink: &mut PlanSink<'_>,
     ) -> Result<(), CliError> {
         let above = self.policy_above(tree.at(0).name.as_ref()).await?;
         for dir in tree.numbers().filter(|dir| tree.is_target(*dir)) {
@@ -50,25 +76,25 @@ impl Planner<'_> {
                 tree.at(found.parent).policy
             };
             let before = self.own(found.policy, inherited, &tree.path(dir))?;
-            undo.push(&ColdTarget {
-                path: tree.path(dir),
-                directory: true,
-                before,
+            sink(Planned::Target {
+                target: ColdTarget {
+                    path: tree.path(dir),
+                    directory: true,
+                    before,
+                },
+                files: found.sums.cold_files,
+                bytes: found.sums.cold_bytes,
             })?;
         }
         let files = spool.into_files().map_err(|e| unspooled(&e))?;
         for file in files {
             let file = file.map_err(|e| unspooled(&e))?;
-            if tree.covered_by(file.dir).is_some() {
+            if self.is_reread(tree, &file, sink)? || tree.covered_by(file.dir).is_some() {
                 continue;
             }
             let path = join(&tree.path(file.dir), &file.name);
             let before = self.own(file.policy, tree.at(file.dir).policy, &path)?;
-            undo.push(&ColdTarget {
-                path,
-                directory: false,
-                before,
-            })?;
+            sink(of_file(path, before, file.len))?;
         }
         Ok(())
     }
@@ -82,7 +108,7 @@ impl Planner<'_> {
         &self,
         tree: &DirTree,
         spool: Spool,
-        undo: &mut UndoWriter,
+        sink: &mut PlanSink<'_>,
     ) -> Result<(), CliError> {
         for dir in tree.numbers().filter(|dir| tree.is_target(*dir)) {
             let path = tree.path(dir);
@@ -95,17 +121,18 @@ impl Planner<'_> {
                 namenode: self.namenode,
                 cutoff: self.cutoff,
                 cold_policy: self.cold_policy,
+                uses: None,
                 spool: Some(&mut again),
                 told: self.told,
             };
-            let living = scan.run(&path).await?;
-            self.of_live(&living, again, undo).await?;
+            let living = scan.run(&path).await?.limited(tree.leaf_limit());
+            self.of_live(&living, again, sink).await?;
         }
         let files = spool.into_files().map_err(|e| unspooled(&e))?;
         let mut last_dir = None;
         for file in files {
             let file = file.map_err(|e| unspooled(&e))?;
-            if tree.covered_by(file.dir).is_some() {
+            if self.is_reread(tree, &file, sink)? || tree.covered_by(file.dir).is_some() {
                 continue;
             }
             let dir_policy = match last_dir {
@@ -123,13 +150,26 @@ impl Planner<'_> {
                 continue;
             };
             let before = self.own(scan_listings::policy_of(&now), dir_policy, &path)?;
-            undo.push(&ColdTarget {
-                path,
-                directory: false,
-                before,
-            })?;
+            sink(of_file(path, before, file.len))?;
         }
         Ok(())
+    }
+
+    /// Whether a file has the policy already and was used; the sink hears of it.
+    fn is_reread(
+        &self,
+        tree: &DirTree,
+        file: &SpooledFile,
+        sink: &mut PlanSink<'_>,
+    ) -> Result<bool, CliError> {
+        let reread = file.policy == self.cold_policy;
+        if reread {
+            let dir = tree.path(file.dir);
+            let path = join(&dir, &file.name);
+            let used_ms = file.used_ms;
+            sink(Planned::Reread { dir, path, used_ms })?;
+        }
+        Ok(reread)
     }
 
     fn is_still_cold(&self, now: &HdfsFileStatus) -> bool {
@@ -166,6 +206,18 @@ impl Planner<'_> {
             let what = format!("it has the storage policy {now}, which the NameNode does not name");
             CliError::new(what, path, "set another one by hand first")
         })
+    }
+}
+
+fn of_file(path: String, before: Option<String>, len: u64) -> Planned {
+    Planned::Target {
+        target: ColdTarget {
+            path,
+            directory: false,
+            before,
+        },
+        files: 1,
+        bytes: len,
     }
 }
 

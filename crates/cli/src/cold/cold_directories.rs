@@ -3,75 +3,20 @@
 //! Memory grows with the directories, not with the files: each file is added to its directory's
 //! sums and forgotten.
 
-use serde::Serialize;
-
 use super::age::Cutoff;
+use super::scanned_file::{FileClass, FileSums, ScannedFile};
 
 /// Most directories of a scan: their numbers have 32 bits, one of which says "none".
 const DIRECTORIES_MAX: usize = u32::MAX as usize - 1;
 
-/// Sums of files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct FileSums {
-    /// Files.
+/// Which wholly cold directories a plan takes as a whole: those without directories below, and with
+/// no more than this in them. What is in the others comes file by file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafLimit {
+    /// Cold files.
     pub files: u64,
     /// Their lengths, bytes.
     pub bytes: u64,
-    /// Those that are cold and have another policy than COLD.
-    pub cold_files: u64,
-    /// Their lengths, bytes.
-    pub cold_bytes: u64,
-    /// Those that have the policy COLD already, used or not.
-    pub settled_files: u64,
-    /// Their lengths, bytes.
-    pub settled_bytes: u64,
-}
-
-impl FileSums {
-    fn add(&mut self, other: &Self) {
-        let pairs = [
-            (&mut self.files, other.files),
-            (&mut self.bytes, other.bytes),
-            (&mut self.cold_files, other.cold_files),
-            (&mut self.cold_bytes, other.cold_bytes),
-            (&mut self.settled_files, other.settled_files),
-            (&mut self.settled_bytes, other.settled_bytes),
-        ];
-        for (sum, more) in pairs {
-            *sum = sum.saturating_add(more);
-        }
-    }
-
-    /// Whether files are left that are in use.
-    fn has_warm(&self) -> bool {
-        self.files > self.cold_files.saturating_add(self.settled_files)
-    }
-}
-
-/// A file as a scan finds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScannedFile {
-    /// Its length, bytes.
-    pub len: u64,
-    /// Last change, milliseconds since 1970.
-    pub modified_ms: u64,
-    /// Last access, milliseconds since 1970.
-    pub accessed_ms: u64,
-    /// The policy that counts for it: its own or an inherited one; 0 for none.
-    pub policy: u8,
-    /// Whether it is being written.
-    pub open: bool,
-}
-
-/// What a scan says of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileClass {
-    /// In use.
-    Warm,
-    /// Cold, and to be given the policy COLD.
-    Cold,
-    /// Of policy COLD already.
-    Settled,
 }
 
 /// A directory of a scan.
@@ -87,6 +32,8 @@ pub struct ScannedDir {
     pub changed: bool,
     /// Something in it has a policy of its own other than COLD, so would not take one from it.
     pub foreign: bool,
+    /// No directories are below it.
+    pub leaf: bool,
     /// Files in it and, once summed up, below it.
     pub sums: FileSums,
     /// Every file below it is cold or settled, nothing changed, nothing is foreign; known once
@@ -103,6 +50,8 @@ pub struct DirTree {
     cold_policy: u8,
     /// Files that were accessed after their last change: only kept access times show that.
     read_later: u64,
+    /// Which directories are taken as a whole; all that are wholly cold without it.
+    leaf_limit: Option<LeafLimit>,
 }
 
 impl DirTree {
@@ -114,6 +63,7 @@ impl DirTree {
             policy,
             changed: modified_ms >= cutoff.at_ms,
             foreign: false,
+            leaf: true,
             sums: FileSums::default(),
             wholly_cold: false,
         };
@@ -122,7 +72,19 @@ impl DirTree {
             cutoff,
             cold_policy,
             read_later: 0,
+            leaf_limit: None,
         }
+    }
+
+    /// The same, with a rule on which directories are taken as a whole.
+    pub fn limited(mut self, limit: Option<LeafLimit>) -> Self {
+        self.leaf_limit = limit;
+        self
+    }
+
+    /// The rule on which directories are taken as a whole.
+    pub fn leaf_limit(&self) -> Option<LeafLimit> {
+        self.leaf_limit
     }
 
     /// Adds a directory below another; returns its number.
@@ -141,12 +103,14 @@ impl DirTree {
             .filter(|_| self.dirs.len() < DIRECTORIES_MAX)
             .ok_or_else(|| format!("there are more than {DIRECTORIES_MAX} directories"))?;
         self.note_policy(parent, policy);
+        self.at_mut(parent).leaf = false;
         self.dirs.push(ScannedDir {
             parent,
             name: name.into(),
             policy,
             changed: modified_ms >= self.cutoff.at_ms,
             foreign: false,
+            leaf: true,
             sums: FileSums::default(),
             wholly_cold: false,
         });
@@ -160,9 +124,10 @@ impl DirTree {
             self.read_later += 1;
         }
         self.note_policy(dir, file.policy);
-        let count = |is: FileClass| if class == is { (1, file.len) } else { (0, 0) };
-        let ((cold_files, cold_bytes), (settled_files, settled_bytes)) =
-            (count(FileClass::Cold), count(FileClass::Settled));
+        let count = |is: bool| if is { (1, file.len) } else { (0, 0) };
+        let (cold_files, cold_bytes) = count(class == FileClass::Cold);
+        let settled = matches!(class, FileClass::Settled | FileClass::Reread);
+        let (settled_files, settled_bytes) = count(settled);
         self.at_mut(dir).sums.add(&FileSums {
             files: 1,
             bytes: file.len,
@@ -175,13 +140,18 @@ impl DirTree {
     }
 
     fn classify(&self, file: &ScannedFile) -> FileClass {
-        if file.policy == self.cold_policy {
-            FileClass::Settled
-        } else if !file.open && self.cutoff.is_cold(file.modified_ms, file.accessed_ms) {
-            FileClass::Cold
-        } else {
-            FileClass::Warm
+        let cold = !file.open && self.cutoff.is_cold(file.modified_ms, file.accessed_ms);
+        match (file.policy == self.cold_policy, cold) {
+            (true, true) => FileClass::Settled,
+            (true, false) => FileClass::Reread,
+            (false, true) => FileClass::Cold,
+            (false, false) => FileClass::Warm,
         }
+    }
+
+    /// When a file was last used, milliseconds since 1970.
+    pub fn used_ms(&self, file: &ScannedFile) -> u64 {
+        self.cutoff.used_ms(file.modified_ms, file.accessed_ms)
     }
 
     /// A policy that differs from the directory's is the child's own. One that is the same may be
@@ -276,7 +246,12 @@ impl DirTree {
     }
 
     fn takes_policy(&self, dir: u32) -> bool {
-        self.at(dir).wholly_cold && !(dir == 0 && &*self.dirs[0].name == "/")
+        let found = self.at(dir);
+        let fits = self.leaf_limit.is_none_or(|limit| {
+            let sums = &found.sums;
+            found.leaf && sums.cold_files <= limit.files && sums.cold_bytes <= limit.bytes
+        });
+        found.wholly_cold && fits && !(dir == 0 && &*self.dirs[0].name == "/")
     }
 
     /// The directory at or above `dir` that is given the policy as a whole.
@@ -393,13 +368,35 @@ mod tests {
     fn what_is_cold_already_is_no_work_and_no_hindrance() {
         let mut tree = DirTree::new("/data", 0, 0, CUTOFF, COLD);
         let done = tree.add_dir(0, "done", COLD, 5).expect("added");
-        assert_eq!(tree.add_file(done, &file(2000, COLD)), FileClass::Settled);
+        assert_eq!(tree.add_file(done, &file(999, COLD)), FileClass::Settled);
+        assert_eq!(tree.add_file(done, &file(2000, COLD)), FileClass::Reread);
         assert_eq!(targets(&mut tree), [""; 0]);
+        assert_eq!(tree.total().settled_files, 2);
         tree = DirTree::new("/data", 0, 0, CUTOFF, COLD);
         let done = tree.add_dir(0, "done", COLD, 5).expect("added");
         tree.add_file(done, &file(2000, COLD));
         tree.add_file(0, &file(5, 0));
         assert_eq!(targets(&mut tree), ["/data"]);
+    }
+
+    #[test]
+    fn a_limit_takes_directories_one_by_one() {
+        let mut tree = tree();
+        let a = tree.add_dir(0, "a", 0, 5).expect("added");
+        let names = [("b", 1), ("c", 2), ("d", 3)];
+        for (name, files) in names {
+            let dir = tree.add_dir(a, name, 0, 5).expect("added");
+            for _ in 0..files {
+                tree.add_file(dir, &file(5, 0));
+            }
+        }
+        assert_eq!(targets(&mut tree), ["/a"]);
+        let limit = |files, bytes| Some(LeafLimit { files, bytes });
+        let mut tree = tree.limited(limit(2, 100));
+        assert_eq!(targets(&mut tree), ["/a/b", "/a/c"]);
+        assert_eq!((tree.covered_by(3), tree.covered_by(4)), (Some(3), None));
+        let mut tree = tree.limited(limit(9, 10));
+        assert_eq!(targets(&mut tree), ["/a/b"]);
     }
 
     #[test]

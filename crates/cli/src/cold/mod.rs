@@ -5,6 +5,9 @@
 //! | `age` | what counts as cold |
 //! | `image` | the scan of a NameNode's image |
 //! | `scan_listings` | the scan of the living namespace |
+//! | `cold_cluster` | the cluster that is scanned and changed, or an image of it |
+//! | `scanned_file` | a file as a scan finds it |
+//! | `directory_uses` | when directories were last used, where access times do not tell |
 //! | `cold_directories` | directories and their sums; which are wholly cold |
 //! | `spool` | cold files until it is known which directories cover them |
 //! | `choose_targets` | from a scan to the targets of `--apply` |
@@ -13,18 +16,23 @@
 //! | `ask_namenode` | the calls |
 //! | `namenode_conf` | what a NameNode says of its own configuration |
 //! | `report` | text and JSON |
+//! | `watch` | the scan again and again, as a service |
 
 mod age;
 mod ask_namenode;
 mod choose_targets;
+mod cold_cluster;
 mod cold_directories;
+mod directory_uses;
 mod image;
 mod namenode_conf;
 mod report;
 mod scan_listings;
+mod scanned_file;
 mod set_policies;
 mod spool;
 mod undo;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,20 +47,15 @@ use hayloft_store::now_ms;
 use crate::error::{CliError, FINDING};
 
 use self::age::{Cutoff, Precision, TimesAsked};
-use self::ask_namenode::{ActiveNameNode, PolicyNames, refused};
-use self::choose_targets::Planner;
+use self::ask_namenode::{ActiveNameNode, hdfs_path};
+use self::choose_targets::{Planned, Planner};
+use self::cold_cluster::{ColdCluster, POLICY, scan_image};
 use self::cold_directories::DirTree;
-use self::image::Image;
 use self::report::{Applied, ColdReport};
-use self::scan_listings::LiveScan;
-use self::set_policies::{ChangeSums, PolicyChange, change_all};
+use self::set_policies::PolicyChange;
 use self::spool::{Spool, unspooled};
 use self::undo::{UndoFile, UndoWriter};
-
-/// The policy that is set: replicas on ARCHIVE storages alone.
-const POLICY: &str = "COLD";
-/// Its number in every Hadoop (`HdfsConstants.StoragePolicy.COLD`), for images without a NameNode.
-const POLICY_NUMBER: u8 = 2;
+use self::watch::ColdWatchArgs;
 
 /// `hayloft cold`.
 #[derive(Debug, Args)]
@@ -71,6 +74,14 @@ enum ColdCommand {
     /// single cold files get the storage policy COLD; what they had is written to a file first,
     /// from which --undo puts it back. No data moves before the stock 'hdfs mover' runs.
     Scan(Box<ScanArgs>),
+    /// Look again and again, and archive what stays cold.
+    ///
+    /// A pass looks at the paths as 'scan' does. What is cold in --after-passes passes running is
+    /// due. With --apply it gets the policy COLD, as much a pass as --files-per-pass and
+    /// --bytes-per-pass say. What it had is on disk first, in a file undo-N.jsonl of the state
+    /// directory, from which 'scan --undo' puts it back. What is read again in --back-after passes
+    /// gets back what it had. No data moves before the stock 'hdfs mover' runs.
+    Watch(Box<ColdWatchArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -121,7 +132,10 @@ struct ScanArgs {
 
 /// Scans, applies, or undoes.
 pub fn run(args: &ColdArgs) -> Result<ExitCode, CliError> {
-    let ColdCommand::Scan(args) = &args.command;
+    let args = match &args.command {
+        ColdCommand::Scan(args) => args,
+        ColdCommand::Watch(args) => return watch::run(args),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -143,7 +157,7 @@ async fn scan(args: &ScanArgs) -> Result<ExitCode, CliError> {
     let cutoff = Cutoff::new(age, now_ms(), args.times, &precision);
     report::warn_of_times(&precision, cutoff.by, age);
     let cluster = match &config {
-        Some(config) if asks => Some(Cluster::of(args, config).await?),
+        Some(config) if asks => Some(cluster_of(args, config).await?),
         _ => None,
     };
     let undo = args.apply.then(|| undo_path(args));
@@ -152,15 +166,18 @@ async fn scan(args: &ScanArgs) -> Result<ExitCode, CliError> {
         None => None,
     };
     let tree = match (&args.image, &cluster) {
-        (Some(image), _) => of_image(args, image, cutoff, spool.as_mut())?,
-        (None, Some(cluster)) => cluster.scan(&args.path, cutoff, spool.as_mut()).await?,
+        (Some(image), _) => scan_image(image, &args.path, cutoff, spool.as_mut())?,
+        (None, Some(cluster)) => {
+            let spool = spool.as_mut();
+            cluster.scan(&args.path, cutoff, None, spool).await?
+        }
         (None, None) => return Err(CliError::new("no NameNode is known", "", "give --conf DIR")),
     };
     let found = ColdReport::new(&tree, cutoff, &precision, args.depth, args.list);
     found.warn_of_unread();
     let applied = match (&cluster, undo, spool) {
         (Some(cluster), Some(undo), Some(spool)) => {
-            Some(cluster.apply(args, &tree, spool, cutoff, &undo).await?)
+            Some(apply(cluster, args, &tree, spool, cutoff, &undo).await?)
         }
         _ => None,
     };
@@ -183,151 +200,74 @@ fn configuration(args: &ScanArgs) -> Result<Option<Configuration>, CliError> {
     }
 }
 
-fn of_image(
+async fn cluster_of(args: &ScanArgs, config: &Configuration) -> Result<ColdCluster, CliError> {
+    let namenode = ActiveNameNode::of(config, args.nameservice.as_deref())?;
+    ColdCluster::of(Arc::new(namenode)).await
+}
+
+async fn apply(
+    cluster: &ColdCluster,
     args: &ScanArgs,
-    image: &Path,
+    tree: &DirTree,
+    spool: Spool,
     cutoff: Cutoff,
-    spool: Option<&mut Spool>,
-) -> Result<DirTree, CliError> {
-    let image = Image::open(image)?;
-    let step = ProgressStep::bytes("reading the image", image.bytes_to_read());
-    let told = |read: u64, whole: u64| step.at_of(read, whole);
-    let tree = image::scan(&image, &args.path, cutoff, POLICY_NUMBER, spool, &told)?;
-    step.done(&report::seen(&tree));
-    Ok(tree)
-}
-
-/// The cluster whose namespace is looked at or changed.
-struct Cluster {
-    namenode: Arc<ActiveNameNode>,
-    names: PolicyNames,
-    cold_policy: u8,
-}
-
-impl Cluster {
-    async fn of(args: &ScanArgs, config: &Configuration) -> Result<Self, CliError> {
-        let namenode = Arc::new(ActiveNameNode::of(config, args.nameservice.as_deref())?);
-        let names = namenode.policies().await;
-        let names = names.map_err(|e| refused("ask for storage policies", namenode.name(), &e))?;
-        let cold_policy = names.number(POLICY).ok_or_else(|| {
-            let advice = "set dfs.storage.policy.enabled on the NameNode";
-            CliError::new("the NameNode knows no policy COLD", namenode.name(), advice)
-        })?;
-        Ok(Self {
-            namenode,
-            names,
-            cold_policy,
-        })
+    undo: &Path,
+) -> Result<Applied, CliError> {
+    cluster.check_archive(tree.total().cold_bytes).await?;
+    let mut writer = UndoWriter::create(undo, cluster.namenode.name(), POLICY, now_ms() / 1000)?;
+    let planner = Planner {
+        namenode: &cluster.namenode,
+        names: &cluster.names,
+        cold_policy: cluster.cold_policy,
+        cutoff,
+        spool_dir: directory_of(undo),
+        told: &|_, _| {},
+    };
+    let mut sink = |found| match found {
+        Planned::Target { target, .. } => writer.push(&target),
+        Planned::Reread { .. } => Ok(()),
+    };
+    if args.live {
+        planner.of_live(tree, spool, &mut sink).await?;
+    } else {
+        let step = ProgressStep::spinner("looking again at what the image says is cold");
+        planner.of_image(tree, spool, &mut sink).await?;
+        step.done("");
     }
-
-    async fn scan(
-        &self,
-        path: &str,
-        cutoff: Cutoff,
-        spool: Option<&mut Spool>,
-    ) -> Result<DirTree, CliError> {
-        let step = ProgressStep::spinner(format!("looking at {path}"));
-        let told = |files: u64, dirs: u64| step.note(&format!("{files} files, {dirs} directories"));
-        let scan = LiveScan {
-            namenode: &self.namenode,
-            cutoff,
-            cold_policy: self.cold_policy,
-            spool,
-            told: &told,
-        };
-        let tree = scan.run(path).await?;
-        step.done(&report::seen(&tree));
-        Ok(tree)
+    let (directories, files) = writer.counts();
+    if directories + files == 0 {
+        writer.discard();
+        return Ok(Applied::default());
     }
-
-    /// Refuses when there is no place for cold files: what is created in a directory of policy COLD
-    /// would have none either.
-    async fn check_archive(&self, bytes: u64) -> Result<(), CliError> {
-        let space = self.namenode.archive_space().await;
-        let place = self.namenode.name();
-        let space = space.map_err(|e| refused("ask for storages", place, &e))?;
-        if space.storages == 0 {
-            return Err(CliError::new(
-                "no live DataNode has a storage of type ARCHIVE, and COLD allows no other",
-                place,
-                "add [ARCHIVE] directories to dfs.datanode.data.dir",
-            ));
-        }
-        if space.free < bytes {
-            say(&format!(
-                "warning: the ARCHIVE storages have {} free, and one replica of what is cold \
-                 takes {}: the mover cannot move all of it",
-                hayloft_console::size::show(space.free),
-                hayloft_console::size::show(bytes)
-            ));
-        }
-        Ok(())
-    }
-
-    async fn apply(
-        &self,
-        args: &ScanArgs,
-        tree: &DirTree,
-        spool: Spool,
-        cutoff: Cutoff,
-        undo: &Path,
-    ) -> Result<Applied, CliError> {
-        self.check_archive(tree.total().cold_bytes).await?;
-        let mut writer = UndoWriter::create(undo, self.namenode.name(), POLICY, now_ms() / 1000)?;
-        let planner = Planner {
-            namenode: &self.namenode,
-            names: &self.names,
-            cold_policy: self.cold_policy,
-            cutoff,
-            spool_dir: directory_of(undo),
-            told: &|_, _| {},
-        };
-        if args.live {
-            planner.of_live(tree, spool, &mut writer).await?;
-        } else {
-            let step = ProgressStep::spinner("looking again at what the image says is cold");
-            planner.of_image(tree, spool, &mut writer).await?;
-            step.done("");
-        }
-        let (directories, files) = writer.counts();
-        if directories + files == 0 {
-            writer.discard();
-            return Ok(Applied::default());
-        }
-        writer.finish()?;
-        say(&format!("what is there now is in {}", undo.display()));
-        let file = UndoFile::open(undo)?;
-        let sums = self
-            .change(&file, PolicyChange::Set(POLICY.to_owned()))
-            .await;
-        let sums = sums.inspect_err(|_| {
-            let undo = undo.display();
-            say(&format!(
-                "stopped half-way: 'hayloft cold scan --undo {undo}' puts it back"
-            ));
-        })?;
-        Ok(Applied {
-            directories,
-            files,
-            undo_file: Some(undo.to_owned()),
-            sums,
-        })
-    }
-
-    async fn change(&self, file: &UndoFile, change: PolicyChange) -> Result<ChangeSums, CliError> {
-        let step = ProgressStep::spinner("changing storage policies");
-        let told = |done: u64| step.note(&format!("{done} of {}", file.targets));
-        let sums = change_all(&self.namenode, file.targets()?, &change, &told).await?;
-        step.done(&format!("{} changed", sums.changed));
-        Ok(sums)
-    }
+    writer.finish()?;
+    say(&format!("what is there now is in {}", undo.display()));
+    let file = UndoFile::open(undo)?;
+    let sums = cluster
+        .change(
+            file.targets()?,
+            file.targets,
+            PolicyChange::Set(POLICY.to_owned()),
+        )
+        .await;
+    let sums = sums.inspect_err(|_| {
+        let undo = undo.display();
+        say(&format!(
+            "stopped half-way: 'hayloft cold scan --undo {undo}' puts it back"
+        ));
+    })?;
+    Ok(Applied {
+        directories,
+        files,
+        undo_file: Some(undo.to_owned()),
+        sums,
+    })
 }
 
 async fn put_back(args: &ScanArgs, path: &Path) -> Result<ExitCode, CliError> {
     let file = UndoFile::open(path)?;
     let config = configuration(args)?;
     let config = config.ok_or_else(|| CliError::new("no configuration", "", "give --conf DIR"))?;
-    let cluster = Cluster::of(args, &config).await?;
+    let cluster = cluster_of(args, &config).await?;
     if cluster.namenode.name() != file.head.namenode {
         return Err(CliError::new(
             format!(
@@ -339,8 +279,9 @@ async fn put_back(args: &ScanArgs, path: &Path) -> Result<ExitCode, CliError> {
             "give the configuration of that cluster with --conf DIR",
         ));
     }
+    let change = PolicyChange::PutBack(cluster.cold_policy);
     let sums = cluster
-        .change(&file, PolicyChange::PutBack(cluster.cold_policy))
+        .change(file.targets()?, file.targets, change)
         .await?;
     report::print_undone(&sums, args.json)?;
     Ok(if sums.failed > 0 {
@@ -358,29 +299,4 @@ fn undo_path(args: &ScanArgs) -> PathBuf {
 fn directory_of(path: &Path) -> &Path {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     dir.unwrap_or(Path::new("."))
-}
-
-/// An absolute path of HDFS, without a slash at its end.
-fn hdfs_path(text: &str) -> Result<String, String> {
-    let names: Vec<&str> = text.split('/').skip(1).filter(|n| !n.is_empty()).collect();
-    let plain = names.iter().all(|name| !matches!(*name, "." | ".."));
-    if !text.starts_with('/') || !plain {
-        return Err("must be an absolute path of HDFS, such as /data/logs".to_owned());
-    }
-    Ok(format!("/{}", names.join("/")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_absolute_and_plain() {
-        for (text, path) in [("/", "/"), ("/a/b/", "/a/b"), ("//a//b", "/a/b")] {
-            assert_eq!(hdfs_path(text).as_deref(), Ok(path));
-        }
-        for wrong in ["", "a", "hdfs://nn/a", "/a/../b", "/."] {
-            assert!(hdfs_path(wrong).is_err(), "{wrong}");
-        }
-    }
 }

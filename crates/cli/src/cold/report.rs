@@ -10,7 +10,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::age::{ColdBy, Cutoff, PRECISION_KEY, Precision};
-use super::cold_directories::{DirTree, FileSums};
+use super::cold_directories::DirTree;
+use super::scanned_file::FileSums;
 use super::set_policies::ChangeSums;
 use crate::error::CliError;
 use crate::json::print_json;

@@ -10,7 +10,9 @@ use tokio::task::JoinSet;
 
 use super::age::Cutoff;
 use super::ask_namenode::{ActiveNameNode, refused};
-use super::cold_directories::{DirTree, FileClass, ScannedFile};
+use super::cold_directories::DirTree;
+use super::directory_uses::DirectoryUses;
+use super::scanned_file::{FileClass, ScannedFile};
 use super::spool::{Spool, unspooled};
 use crate::error::CliError;
 
@@ -28,7 +30,9 @@ pub struct LiveScan<'a> {
     pub cutoff: Cutoff,
     /// Number of the policy COLD.
     pub cold_policy: u8,
-    /// Where cold files go.
+    /// Tells when files were last read, in place of their access times.
+    pub uses: Option<&'a DirectoryUses>,
+    /// Where go files that are cold, or have the policy and were used.
     pub spool: Option<&'a mut Spool>,
     /// Hears of files and directories seen.
     pub told: &'a dyn Fn(u64, u64),
@@ -90,6 +94,7 @@ impl LiveScan<'_> {
     ) -> Result<u64, CliError> {
         let mut files = 0;
         let mut below = Vec::new();
+        let read_ms = self.uses.map(|uses| uses.last_use(&tree.path(dir)));
         for status in &page.partial_listing {
             let name = std::str::from_utf8(&status.path)
                 .map_err(|_| CliError::new("a name is not UTF-8", tree.path(dir), ""))?;
@@ -97,11 +102,14 @@ impl LiveScan<'_> {
                 FileType::IsDir => below.push((name, status)),
                 FileType::IsFile => {
                     files += 1;
-                    let file = scanned(status);
-                    if tree.add_file(dir, &file) == FileClass::Cold
-                        && let Some(spool) = &mut self.spool
+                    let mut file = scanned(status);
+                    file.accessed_ms = read_ms.unwrap_or(file.accessed_ms);
+                    if matches!(
+                        tree.add_file(dir, &file),
+                        FileClass::Cold | FileClass::Reread
+                    ) && let Some(spool) = &mut self.spool
                     {
-                        let kept = spool.push(dir, file.policy, name);
+                        let kept = spool.push(dir, &file, tree.used_ms(&file), name);
                         kept.map_err(|error| unspooled(&error))?;
                     }
                 }

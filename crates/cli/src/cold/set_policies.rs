@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hayloft_rpc::RpcError;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use super::ask_namenode::{ActiveNameNode, refused};
@@ -17,7 +17,7 @@ const CALLS_MAX: usize = 8;
 const TOLD_MAX: usize = 10;
 
 /// What became of the targets.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeSums {
     /// Changed as asked.
     pub changed: u64,

@@ -5,18 +5,23 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read as _, Seek as _, Write as _};
 use std::path::Path;
 
+use super::scanned_file::ScannedFile;
 use crate::error::CliError;
 
 /// Longest name that is kept, bytes. HDFS allows a path of 8,000.
 const NAME_MAX: usize = 32 << 10;
 
-/// A cold file.
+/// A file that is cold, or has the policy COLD and was used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpooledFile {
     /// Number of its directory.
     pub dir: u32,
     /// The policy that counts for it now.
     pub policy: u8,
+    /// Its length, bytes.
+    pub len: u64,
+    /// When it was last used, milliseconds since 1970.
+    pub used_ms: u64,
     /// Its name.
     pub name: String,
 }
@@ -48,18 +53,26 @@ impl Spool {
         })
     }
 
-    /// Takes a file.
+    /// Takes a file that was last used at `used_ms`.
     ///
     /// # Errors
     /// The disk is full, or the name is longer than HDFS allows.
-    pub fn push(&mut self, dir: u32, policy: u8, name: &str) -> io::Result<()> {
-        let len = u16::try_from(name.len())
+    pub fn push(
+        &mut self,
+        dir: u32,
+        file: &ScannedFile,
+        used_ms: u64,
+        name: &str,
+    ) -> io::Result<()> {
+        let name_len = u16::try_from(name.len())
             .ok()
             .filter(|_| name.len() <= NAME_MAX)
             .ok_or_else(|| io::Error::other(format!("a name of {} bytes", name.len())))?;
         self.file.write_all(&dir.to_le_bytes())?;
-        self.file.write_all(&[policy])?;
-        self.file.write_all(&len.to_le_bytes())?;
+        self.file.write_all(&[file.policy])?;
+        self.file.write_all(&file.len.to_le_bytes())?;
+        self.file.write_all(&used_ms.to_le_bytes())?;
+        self.file.write_all(&name_len.to_le_bytes())?;
         self.file.write_all(name.as_bytes())?;
         self.count += 1;
         Ok(())
@@ -78,16 +91,25 @@ impl Spool {
 }
 
 fn read(reader: &mut BufReader<File>) -> io::Result<SpooledFile> {
-    let mut head = [0; 7];
-    reader.read_exact(&mut head)?;
-    let [a, b, c, d, policy, low, high] = head;
-    let mut name = vec![0; usize::from(u16::from_le_bytes([low, high]))];
+    let dir = u32::from_le_bytes(part(reader)?);
+    let [policy] = part(reader)?;
+    let len = u64::from_le_bytes(part(reader)?);
+    let used_ms = u64::from_le_bytes(part(reader)?);
+    let mut name = vec![0; usize::from(u16::from_le_bytes(part(reader)?))];
     reader.read_exact(&mut name)?;
     Ok(SpooledFile {
-        dir: u32::from_le_bytes([a, b, c, d]),
+        dir,
         policy,
+        len,
+        used_ms,
         name: String::from_utf8(name).map_err(io::Error::other)?,
     })
+}
+
+fn part<const N: usize>(reader: &mut BufReader<File>) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    reader.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// What a user is told when the list cannot be kept.
@@ -95,7 +117,7 @@ pub fn unspooled(error: &io::Error) -> CliError {
     CliError::new(
         format!("cannot keep the list of cold files: {error}; nothing was changed"),
         "",
-        "give --undo-file on a disk with room: the list is kept beside it",
+        "give --undo-file or --state on a disk with room: the list is kept there",
     )
 }
 
@@ -108,18 +130,28 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let mut spool = Spool::create(dir.path()).expect("created");
         let names = ["a", "", "with\nline", "ä€", &"n".repeat(8000)];
+        let file = ScannedFile {
+            len: 1 << 40,
+            modified_ms: 1,
+            accessed_ms: 2,
+            policy: 7,
+            open: false,
+        };
         for (i, name) in (0..).zip(names) {
-            spool.push(i, 7, name).expect("taken");
+            spool.push(i, &file, 3, name).expect("taken");
         }
-        assert!(spool.push(0, 0, &"n".repeat(NAME_MAX + 1)).is_err());
+        let long = "n".repeat(NAME_MAX + 1);
+        assert!(spool.push(0, &file, 0, &long).is_err());
         assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0);
         let files: Vec<_> = spool
             .into_files()
             .expect("read")
             .map(|f| f.expect("read"))
             .collect();
-        let back: Vec<_> = files.iter().map(|f| (f.dir, f.policy, &*f.name)).collect();
-        let put: Vec<_> = (0..).zip(names).map(|(i, name)| (i, 7, name)).collect();
+        let back = |f: &SpooledFile| (f.dir, f.policy, f.len, f.used_ms, f.name.clone());
+        let back: Vec<_> = files.iter().map(back).collect();
+        let put = (0..).zip(names);
+        let put: Vec<_> = put.map(|(i, n)| (i, 7, 1 << 40, 3, n.to_owned())).collect();
         assert_eq!(back, put);
     }
 }

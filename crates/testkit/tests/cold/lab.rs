@@ -21,7 +21,7 @@ pub struct Lab {
     pub image: Option<PathBuf>,
 }
 
-/// One `hayloft cold scan`.
+/// One `hayloft cold scan`, or a pass of `hayloft cold watch`.
 pub struct Scan {
     pub code: Option<i32>,
     pub answer: Value,
@@ -144,21 +144,26 @@ impl Lab {
     }
 }
 
+/// `hayloft cold` and these words, with a configuration.
+pub fn cold(conf: &Path, words: &[&str]) -> Result<Command> {
+    let mut command = Command::new(hayloft_binary()?);
+    command.arg("cold").args(words).arg("--conf").arg(conf);
+    Ok(command)
+}
+
 /// Runs `hayloft cold scan` with a configuration, as a user.
 pub fn cold_scan(conf: &Path, user: Option<&str>, words: &[&str]) -> Result<Scan> {
-    let binary = hayloft_binary()?;
-    let mut command = Command::new(&binary);
-    command
-        .args(["cold", "scan"])
-        .args(words)
-        .arg("--conf")
-        .arg(conf);
+    run(cold(conf, &[&["scan"], words].concat())?, user)
+}
+
+/// Runs a command as a user, to its end.
+pub fn run(mut command: Command, user: Option<&str>) -> Result<Scan> {
     if let Some(user) = user {
         command.env("HADOOP_USER_NAME", user);
     }
-    let ran = command
-        .output()
-        .map_err(TestkitError::file("running", &binary))?;
+    let binary = hayloft_binary()?;
+    let ran = command.output();
+    let ran = ran.map_err(TestkitError::file("running", &binary))?;
     Ok(Scan {
         code: ran.status.code(),
         answer: serde_json::from_slice(&ran.stdout).unwrap_or(Value::Null),

@@ -1,10 +1,11 @@
-//! Cold files and where they go: `hayloft cold scan` in [`scan`] and [`ha`], and, in [`archive`],
-//! DISK and ARCHIVE volumes on one mount.
+//! Cold files and where they go: `hayloft cold scan` in [`scan`] and [`ha`], `hayloft cold watch` in
+//! [`watch`], and, in [`archive`], DISK and ARCHIVE volumes on one mount.
 
 mod archive;
 mod ha;
 mod lab;
 mod scan;
+mod watch;
 
 use hayloft_testkit::mounts::in_own_namespace;
 use hayloft_testkit::{Suite, VolumeSpec};
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     in_own_namespace();
     Suite::run("cold", |suite| {
         scan::cases(suite);
+        watch::cases(suite);
         ha::cases(suite);
         archive::cases(suite);
         Ok(())

@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use hayloft_wire::proto::fsimage::{DirEntry, Inode, InodeFile, InodeSection, InodeType};
 
 use super::super::age::Cutoff;
-use super::super::cold_directories::{DirTree, FileClass, ScannedFile};
+use super::super::cold_directories::DirTree;
+use super::super::scanned_file::{FileClass, ScannedFile};
 use super::super::spool::{Spool, unspooled};
 use super::directories::{self, ImageDirs, is_surely};
 use super::file::{DIRECTORIES, INODES, Image};
@@ -20,8 +21,9 @@ use crate::error::CliError;
 /// Files of one pass: 128 MiB of memory at most, while they are looked for.
 const PASS_FILES: usize = 4 << 20;
 
-/// Looks at all files below `path`, sums them up, and gives the cold ones to `spool`. `told` hears
-/// how many bytes have been read and how many are to be read as far as is known.
+/// Looks at all files below `path`, sums them up, and gives to `spool` those that are cold, or have
+/// the policy COLD and were used. `told` hears how many bytes have been read and how many are to be
+/// read as far as is known.
 ///
 /// # Errors
 /// The image cannot be read or is damaged, `path` is no directory in it, the spool is full.
@@ -151,11 +153,13 @@ impl Scan<'_> {
             let Ok(place) = place else { continue };
             let dir = pass.files[place].1;
             let found = scanned(file, tree.at(dir).policy);
-            if tree.add_file(dir, &found) == FileClass::Cold
-                && let Some(spool) = &mut self.spool
+            if matches!(
+                tree.add_file(dir, &found),
+                FileClass::Cold | FileClass::Reread
+            ) && let Some(spool) = &mut self.spool
             {
                 let name = directories::name_of(image, &inode)?;
-                let kept = spool.push(dir, found.policy, name);
+                let kept = spool.push(dir, &found, tree.used_ms(&found), name);
                 kept.map_err(|error| unspooled(&error))?;
             }
         }
