@@ -4,12 +4,13 @@
 //! fields with tabs between: `allowed=`, `ugi=`, `ip=`, `cmd=`, `src=`, `dst=`, and more. Hadoop
 //! escapes paths as Java does since 3.3, and does not before: both readings count.
 
+use time::{Date, Month};
+
 use super::super::directory_uses::DirectoryUses;
 
 /// What a local time may be behind UTC, milliseconds. A time counts as that much later: rather too
 /// late than too early.
 const ZONE_MS: u64 = 12 * 3_600_000;
-const DAY_MS: u64 = 86_400_000;
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,36 +111,16 @@ fn unescaped(text: &str) -> String {
 
 /// `2026-11-30 12:38:12,123 ...` as milliseconds since 1970, as if it were UTC.
 fn time(text: &str) -> Option<u64> {
-    let bytes = text.as_bytes().get(..23)?;
-    let number = |from: usize, to: usize| -> Option<u64> {
-        let digits = &bytes[from..to];
-        let all = digits.iter().all(u8::is_ascii_digit);
-        let value = |sum: u64, digit: &u8| sum * 10 + u64::from(digit - b'0');
-        all.then(|| digits.iter().fold(0, value))
+    let number = |from: usize, to: usize| -> Option<u16> {
+        let digits = text.get(from..to)?;
+        let all = digits.bytes().all(|digit| digit.is_ascii_digit());
+        all.then(|| digits.parse().ok()).flatten()
     };
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute) = (number(11, 13)?, number(14, 16)?);
-    let (second, ms) = (number(17, 19)?, number(20, 23)?);
-    let plausible = (1970..=9999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second <= 60;
-    if !plausible {
-        return None;
-    }
-    // Years from March on, so that the day of a leap year is the last of its year.
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let days = year * 365 + year / 4 - year / 100 + year / 400;
-    let days = days + (153 * month + 2) / 5 + day - 1;
-    // 1970 began 719,468 days after 1 March of the year 0.
-    let days = days.checked_sub(719_468)?;
-    Some(days * DAY_MS + ((hour * 60 + minute) * 60 + second) * 1000 + ms)
+    let small = |from: usize| u8::try_from(number(from, from + 2)?).ok();
+    let month = Month::try_from(small(5)?).ok()?;
+    let day = Date::from_calendar_date(number(0, 4)?.into(), month, small(8)?).ok()?;
+    let at = day.with_hms_milli(small(11)?, small(14)?, small(17)?, number(20, 23)?);
+    u64::try_from(at.ok()?.assume_utc().unix_timestamp_nanos() / 1_000_000).ok()
 }
 
 #[cfg(test)]
