@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::{Errno, pwrite};
 
 use super::plugin::Plugin;
-use super::stub::Stubs;
+use super::stub::{self, DeviceCheck, Stubs};
 use super::{EngineConfig, engine_by_name, on_threads, plugin_parts};
 use crate::blocking_engine::BlockingEngine as _;
 use crate::buffer::{ALIGNMENT, AlignedBuf};
 use crate::disk::Media;
 use crate::engine::Engine;
-use crate::error::IoError;
+use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::mount::mount_of;
 use crate::types::OpenMode;
 
@@ -79,6 +79,30 @@ pub fn engine_for(name: &str, dir: &Path, config: &EngineConfig) -> Result<Choic
     }
     let engine = engine_by_name(name, &config)?;
     Ok(Choice { engine, remark })
+}
+
+/// Compares the stubs of the volume in `dir` with the device of the plug-in `name`, as
+/// [`engine_for`] has it. Changes nothing, but the plug-in opens its device as for a node: the
+/// caller holds the lock of `dir`.
+///
+/// Blocking.
+///
+/// # Errors
+/// `Invalid` for engines without a device, for a plug-in that cannot be used and for a directory
+/// that no node has used; those of the directory and the device.
+pub fn check_device(name: &str, dir: &Path) -> Result<DeviceCheck, IoError> {
+    let without = || {
+        let text = format!("the engine {name} has no device: there is nothing to check here");
+        IoError::new(IoErrorKind::Invalid, IoOp::Open, dir, text)
+    };
+    let (path, options) = plugin_parts(name).ok_or_else(without)?;
+    // Else a plug-in may take the device for the directory.
+    stub::must_have_device(dir)?;
+    let plugin = Plugin::open(path, options, dir)?;
+    if !plugin.is_device() {
+        return Err(without());
+    }
+    stub::check(&plugin.open(dir, OpenMode::ReadOnly)?, dir)
 }
 
 /// Why `direct` writes through the page cache under `dir`; `None` where it goes around it.

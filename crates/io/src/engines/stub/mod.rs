@@ -1,5 +1,6 @@
 //! Stub files: for engines whose bytes are not in the kernel's files.
 //!
+//! - `check`: whether the stubs of a volume and its device fit together
 //! - `extents_attribute`: where the content of a stub is
 //! - `free_units`: which units of a device are free
 //! - `inventory`: what the stubs of a volume have of its device: found by a walk
@@ -25,6 +26,7 @@
 //!
 //! [`Meta`]: crate::Meta
 
+mod check;
 mod extents_attribute;
 mod free_units;
 mod inventory;
@@ -47,6 +49,10 @@ use free_units::{Extent, UNIT};
 use inventory::Inventory;
 use stub_file::{Stub, StubFile};
 use whose_device::Adopted;
+
+pub use check::DeviceCheck;
+pub(super) use check::check;
+pub(super) use whose_device::must_have_device;
 
 /// Random, the same in the device's first bytes, the directory, and each stub.
 type DeviceId = [u8; 16];
