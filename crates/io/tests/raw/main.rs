@@ -12,7 +12,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hayloft_io::{IoClass, IoErrorKind, OpenMode, SyncKind, check_device};
+use hayloft_io::{
+    Disk, DiskConfig, IoClass, IoErrorKind, OpenMode, SyncKind, block_device_of, check_device,
+};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rig::{MIB, Rig, read, with_loop, write};
 
@@ -191,6 +193,12 @@ fn a_device_has_one_user() {
 fn a_disk_that_is_mounted_or_opened_alone_is_refused() {
     with_loop(|rig| {
         drop(rig.open("").expect("new"));
+        // The node's queue for it is that of the disk, and not of the directory's.
+        let name = rig.name("discard=yes");
+        assert_eq!(block_device_of(&name), Some(rig.device.as_path()));
+        let disk = Disk::for_path(&rig.device, &DiskConfig::default()).expect("a disk");
+        assert!(rig.device.ends_with(disk.name()), "{}", disk.name());
+        assert_eq!(block_device_of(&Rig::new().name("")), None, "a file");
         let alone = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
         let alone = rustix::fs::open(&rig.device, alone, rustix::fs::Mode::empty());
         let alone = alone.expect("free");
