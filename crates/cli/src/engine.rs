@@ -1,4 +1,5 @@
-//! `hayloft engine`: the I/O engines with what an acknowledgement rests on, and plug-ins tried out.
+//! `hayloft engine`: the I/O engines with what an acknowledgement rests on, plug-ins tried out, and
+//! devices checked.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,6 +9,7 @@ use hayloft_contract::{CONTRACT_CASES, ContractCase};
 use hayloft_io::{EngineDescription, IoError, PLUGIN_PREFIX, describe_plugin, engine_descriptions};
 use serde_json::json;
 
+use crate::device_check::{self, FsckArgs};
 use crate::error::{CliError, FINDING};
 use crate::json::print_json;
 use crate::plugin_trial::{CaseArgs, TriedPlugin, try_apart};
@@ -28,6 +30,10 @@ enum EngineCommand {
     /// Test a plug-in against the contract of all engines, case by case, with scratch files in DIR
     /// (exit code 1 if it breaks one).
     Test(TestArgs),
+    /// Compare the stubs of a data directory with its device: headers, stubs without a place,
+    /// places that two name, how much is free and in how many pieces (exit code 1 if something is
+    /// wrong). Changes nothing.
+    Fsck(FsckArgs),
 }
 
 #[derive(Debug, Args)]
@@ -74,6 +80,7 @@ pub fn run(args: &EngineArgs) -> Result<ExitCode, CliError> {
     match &args.command {
         EngineCommand::List(args) => list(args),
         EngineCommand::Test(args) => test(args),
+        EngineCommand::Fsck(args) => device_check::run(args),
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `plan` | `hayloft plan`: disks and workers of a node, from calibrations |
 //! | `doctor` | `hayloft doctor`: what makes a host slow or unsafe for a node |
 //! | `cold` | `hayloft cold`: files not used any more, and their storage policy |
+//! | `device_check` | `hayloft engine fsck`: stubs compared with their device |
 //! | `engine` | `hayloft engine`: the I/O engines, and plug-ins tried out |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `parity` | `hayloft parity`: parity over the disks of a node |
@@ -41,6 +42,7 @@ mod calibrate;
 mod check_live;
 mod cluster;
 mod cold;
+mod device_check;
 mod disk_look_process;
 mod doctor;
 mod engine;

@@ -1,7 +1,7 @@
 //! From a path to the physical device under it, by st_dev, the mount table and sysfs.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
@@ -21,16 +21,21 @@ pub struct DeviceId {
 }
 
 impl DeviceId {
-    /// The device under an existing path. Partitions become their disk; a mapped device with one
-    /// device below becomes that; a file system that spans several, or none, stands for itself.
+    /// The device under an existing path, or the one that a block device's path names. Partitions
+    /// become their disk; a mapped device with one device below becomes that; a file system that
+    /// spans several, or none, stands for itself.
     ///
     /// # Errors
     /// When `path` cannot be examined.
     pub fn of_path(path: &Path) -> Result<Self, IoError> {
         let meta = fs::metadata(path).map_err(|e| IoError::from_std(IoOp::Stat, path, &e))?;
+        let number = match meta.file_type().is_block_device() {
+            true => meta.rdev(),
+            false => meta.dev(),
+        };
         let mut id = Self {
-            major: major(meta.dev()),
-            minor: minor(meta.dev()),
+            major: major(number),
+            minor: minor(number),
         };
         if id.major == 0
             && let Some(below) = Self::of_mount_source(path)

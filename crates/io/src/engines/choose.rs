@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::{Errno, pwrite};
 
 use super::plugin::Plugin;
-use super::stub::Stubs;
+use super::stub::{self, DeviceCheck, Stubs};
 use super::{EngineConfig, engine_by_name, on_threads, plugin_parts};
 use crate::blocking_engine::BlockingEngine as _;
 use crate::buffer::{ALIGNMENT, AlignedBuf};
 use crate::disk::Media;
 use crate::engine::Engine;
-use crate::error::IoError;
+use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::mount::mount_of;
 use crate::types::OpenMode;
 
@@ -39,14 +39,13 @@ pub struct Choice {
 /// ours does not work.
 pub fn engine_for(name: &str, dir: &Path, config: &EngineConfig) -> Result<Choice, IoError> {
     if let Some((path, options)) = plugin_parts(name) {
-        let plugin = Plugin::open(path, options, dir)?;
+        let (plugin, asked) = (Plugin::open(path, options, dir)?, name);
         let engine = if plugin.is_device() {
             let (name, can) = (plugin.name().to_owned(), plugin.capabilities());
             let device = plugin.open(dir, OpenMode::ReadWrite)?;
-            on_threads(
-                Stubs::open(name, can, device, dir, config.wipe_device)?,
-                config,
-            )
+            let own_disk = block_device_of(asked).is_some();
+            let stubs = Stubs::open(name, can, device, dir, (config.wipe_device, own_disk))?;
+            on_threads(stubs, config)
         } else {
             on_threads(plugin, config)
         };
@@ -79,6 +78,40 @@ pub fn engine_for(name: &str, dir: &Path, config: &EngineConfig) -> Result<Choic
     }
     let engine = engine_by_name(name, &config)?;
     Ok(Choice { engine, remark })
+}
+
+/// The block device that the options of a plug-in begin with, if `name` is one's: its bytes are
+/// there, and not on the disk of the volume's directory. Blocking.
+#[must_use]
+pub fn block_device_of(name: &str) -> Option<&Path> {
+    let (_, options) = plugin_parts(name)?;
+    let device = Path::new(options.split_whitespace().next()?);
+    let is_one = device.metadata().ok()?.file_type().is_block_device();
+    is_one.then_some(device)
+}
+
+/// Compares the stubs of the volume in `dir` with the device of the plug-in `name`, as
+/// [`engine_for`] has it. Changes nothing, but the plug-in opens its device as for a node: the
+/// caller holds the lock of `dir`.
+///
+/// Blocking.
+///
+/// # Errors
+/// `Invalid` for engines without a device, for a plug-in that cannot be used and for a directory
+/// that no node has used; those of the directory and the device.
+pub fn check_device(name: &str, dir: &Path) -> Result<DeviceCheck, IoError> {
+    let without = || {
+        let text = format!("the engine {name} has no device: there is nothing to check here");
+        IoError::new(IoErrorKind::Invalid, IoOp::Open, dir, text)
+    };
+    let (path, options) = plugin_parts(name).ok_or_else(without)?;
+    // Else a plug-in may take the device for the directory.
+    stub::must_have_device(dir)?;
+    let plugin = Plugin::open(path, options, dir)?;
+    if !plugin.is_device() {
+        return Err(without());
+    }
+    stub::check(&plugin.open(dir, OpenMode::ReadOnly)?, dir)
 }
 
 /// Why `direct` writes through the page cache under `dir`; `None` where it goes around it.

@@ -30,7 +30,7 @@ fn rig(name: &str, plugins: &Path) -> Result<EngineRig, IoError> {
             File::create(&device)
                 .and_then(|f| f.set_len(1 << 30))
                 .expect("a file");
-            let options = if way == "device" {
+            let options = if way == "raw" {
                 device.as_path()
             } else {
                 Path::new("")
@@ -96,7 +96,7 @@ const ENGINES: [&str; 16] = [
     "plugin_one_call",
     "plugin_one_a_file",
     "plugin_null",
-    "plugin_device",
+    "plugin_raw",
 ];
 
 /// No case takes so long on a machine that is well.
@@ -107,7 +107,7 @@ fn compile_plugins() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     let to = |name: &str| dir.path().join(name).with_extension("so");
     compile::plugin("../../plugins/examples/files.c", &to("files"), &[]);
-    compile::plugin("../../plugins/examples/device.c", &to("device"), &[]);
+    compile::plugin("../../plugins/raw.c", &to("raw"), &[]);
     for (name, way) in [("few_bytes", 10), ("one_call", 11), ("one_a_file", 12)] {
         compile::plugin("tests/plugin/odd.c", &to(name), &[format!("-DWAY={way}")]);
     }

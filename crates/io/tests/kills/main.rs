@@ -139,11 +139,11 @@ fn kills(name: &str, dir: &Path, look: &mut dyn FnMut()) {
     println!("{name}: {kills} kills, {files} files compared, {s} s");
 }
 
-/// A device of a file through the example plug-in.
+/// A device of a file through `raw`.
 fn on_a_file() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (so, device) = (dir.path().join("device.so"), dir.path().join("device"));
-    compile::plugin("../../plugins/examples/device.c", &so, &[]);
+    let (so, device) = (dir.path().join("raw.so"), dir.path().join("device"));
+    compile::plugin("../../plugins/raw.c", &so, &[]);
     File::create(&device)
         .and_then(|f| f.set_len(256 << 20))
         .expect("a file");

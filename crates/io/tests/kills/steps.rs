@@ -124,15 +124,15 @@ async fn look(name: &str, root: &Path, told: &mut Told, step: u64) {
 /// Steps on a device that is a file.
 pub fn on_a_file() -> Result<(), String> {
     let tools = tempfile::tempdir().expect("a directory");
-    let so = tools.path().join("device.so");
-    compile::plugin("../../plugins/examples/device.c", &so, &[]);
+    let so = tools.path().join("raw.so");
+    compile::plugin("../../plugins/raw.c", &so, &[]);
     let make = |dir: &Path| {
         let device = dir.join("device");
         let made = File::create(&device).and_then(|f| f.set_len(32 << 20));
         made.expect("a file");
         format!("plugin:{} {}", so.display(), device.display())
     };
-    each_step("device", &make, &mut |_| ())
+    each_step("raw", &make, &mut |_| ())
 }
 
 /// Steps of stubs whose bytes are in objects of ADIOS2.

@@ -32,7 +32,8 @@ pub fn plugin_with(source: &str, to: &Path, more: &[String], libraries: &[String
 #[allow(dead_code, reason = "not every test needs one")]
 pub fn program(source: &str, to: &Path) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    run(compiler().arg("-o").arg(to).arg(here.join(source)));
+    let mut cc = compiler();
+    run(cc.args(["-pthread", "-o"]).arg(to).arg(here.join(source)));
 }
 
 fn compiler() -> Command {

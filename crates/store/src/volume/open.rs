@@ -7,7 +7,7 @@ use hayloft_io::calibrate::Calibration;
 use hayloft_io::decorators::{IoMetrics, Metered, Sampling};
 use hayloft_io::{
     Disk, Disks, ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp,
-    engine_for, plugin_parts,
+    block_device_of, engine_for, plugin_parts,
 };
 use tracing::{info, warn};
 
@@ -43,9 +43,11 @@ pub async fn open_volume(
     };
     let disk_config = settings.disk.config(calibration.as_ref());
     // A plug-in that hangs takes the threads of its disk: no other volume may be on them.
-    let disk = match plugin_parts(&config.engine) {
-        Some(_) => Disk::for_path(root, &disk_config),
-        None => disks.for_path(root, &disk_config),
+    let disk = match (block_device_of(&config.engine), plugin_parts(&config.engine)) {
+        // What was calibrated is what the directory is on.
+        (Some(device), _) => Disk::for_path(device, &settings.disk.config(None)),
+        (None, Some(_)) => Disk::for_path(root, &disk_config),
+        (None, None) => disks.for_path(root, &disk_config),
     };
     let disk = disk.map_err(failed)?;
     let mut engine_config = EngineConfig::new(disk);

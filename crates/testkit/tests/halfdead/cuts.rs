@@ -181,8 +181,8 @@ pub fn slow() -> Result<Outcome> {
 /// Blocks on a device of which a part cannot be read.
 pub fn device() -> Result<Outcome> {
     let base = scratch("halfdead-device-")?;
-    let plugin = base.path().join("device.so");
-    compile::plugin("../../plugins/examples/device.c", &plugin, &[]);
+    let plugin = base.path().join("raw.so");
+    compile::plugin("../../plugins/raw.c", &plugin, &[]);
     let image = base.path().join("image");
     let made = std::fs::File::create(&image).and_then(|f| f.set_len(256 << 20));
     made.map_err(TestkitError::file("creating", &image))?;

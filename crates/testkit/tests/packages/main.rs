@@ -193,6 +193,9 @@ impl Lab {
         }
         let needed = self.host.run(&["ldd", "/usr/bin/hayloft"])?;
         expect(!needed.contains("not found"), || needed.clone())?;
+        let raw = "/usr/lib/hayloft/raw.so";
+        let listed = self.host.run(&["hayloft", "engine", "list", raw])?;
+        expect(listed.contains(raw), || listed.clone())?;
         passed()
     }
 

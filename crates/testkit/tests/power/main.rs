@@ -132,10 +132,10 @@ impl Cut {
     }
 }
 
-/// The plug-in `device`: blocks are in one file of the disk, and their names and lengths in stubs.
+/// The plug-in `raw`: blocks are in one file of the disk, and their names and lengths in stubs.
 fn stubs_on(disk: &PowerDisk) -> Result<String> {
-    let (plugin, device) = (disk.path().join("device.so"), disk.path().join("device"));
-    compile::plugin("../../plugins/examples/device.c", &plugin, &[]);
+    let (plugin, device) = (disk.path().join("raw.so"), disk.path().join("device"));
+    compile::plugin("../../plugins/raw.c", &plugin, &[]);
     let made = std::fs::File::create(&device).and_then(|file| file.set_len(DEVICE_BYTES));
     made.map_err(TestkitError::file("creating", &device))?;
     Ok(format!("plugin:{} {}", plugin.display(), device.display()))

@@ -44,8 +44,8 @@ struct WithoutFiles {
 /// A volume whose engine, a plug-in, keeps blocks on a device, beside one of files.
 fn device_beside_files() -> Result<WithoutFiles> {
     let base = scratch("sc-device-")?;
-    let [plugin, device, stubs] = ["device.so", "device", "stubs"].map(|it| base.path().join(it));
-    compile::plugin("../../plugins/examples/device.c", &plugin, &[]);
+    let [plugin, device, stubs] = ["raw.so", "device", "stubs"].map(|it| base.path().join(it));
+    compile::plugin("../../plugins/raw.c", &plugin, &[]);
     let made = File::create(&device).and_then(|file| file.set_len(DEVICE));
     made.map_err(TestkitError::file("creating", &device))?;
     let plain = base.path().join("plain");

@@ -57,6 +57,39 @@ fn a_stop_while_the_two_are_made_to_belong_together_is_gone_on_with() {
     drop(stubs(dir.path(), &device).expect("and belongs"));
 }
 
+/// Damages the bytes of the device at `at`.
+fn damage(device: &Memory, at: usize, with: &[u8]) {
+    locks::lock(&device.0).bytes[at..at + with.len()].copy_from_slice(with);
+}
+
+#[test]
+fn either_header_stands_in_for_the_other_and_mends_it() {
+    const SECOND: usize = 768 << 10;
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let path = dir.path().join("blk_1");
+    put(&engine, &path, 1, 100_000);
+    drop(engine);
+    // The first blank, or torn; the second of a node that wrote one alone, or torn.
+    let blank = &[0; 64][..];
+    for (at, with) in [(0, blank), (12, &b"torn"[..]), (SECOND, blank), (SECOND + 8, &b"x"[..])] {
+        damage(&device, at, with);
+        let found = check(&device, dir.path()).expect("can be checked");
+        let which = if at < SECOND { "first" } else { "second" };
+        assert_eq!(found.device_findings, [format!("the {which} header is damaged")]);
+        let engine = stubs(dir.path(), &device).expect("the other is there");
+        Elsewhere::probe(&engine).expect("it was mended");
+        assert_eq!(get(&engine, &path), [1; 100_000]);
+        drop(engine);
+        assert!(check(&device, dir.path()).expect("can be checked").is_well());
+    }
+    // What another program has put there is not written over.
+    damage(&device, 0, b"XFSB");
+    let error = stubs(dir.path(), &device).expect_err("another's").to_string();
+    assert!(error.contains("no device of Hayloft's"), "{error}");
+    assert_eq!(locks::lock(&device.0).bytes[..4], *b"XFSB");
+}
+
 #[test]
 fn a_device_serves_one_volume_of_a_process_at_a_time() {
     let (dir, device) = (dir(), Memory::new());

@@ -52,6 +52,12 @@ impl Room {
         self.free_units
     }
 
+    /// How many stretches of free units there are, and the units of the longest.
+    pub(super) fn runs(&self) -> (u64, u64) {
+        let longest = self.free.values().max().copied().unwrap_or(0);
+        (self.free.len() as u64, longest)
+    }
+
     /// Takes an extent that a stub names. False, and nothing is taken, when a part of it is not
     /// free: another stub has it.
     pub(super) fn claim(&mut self, extent: Extent) -> bool {
@@ -94,10 +100,18 @@ impl Room {
         self.leaving.extend(extents);
     }
 
-    /// What was given up. The caller makes the file system durable, then
-    /// [lets it go](Self::let_go).
+    /// What was given up, extents that lie together as one. The caller makes the file system
+    /// durable, then [lets it go](Self::let_go).
     pub(super) fn leaving(&mut self) -> Vec<Extent> {
-        std::mem::take(&mut self.leaving)
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.sort_unstable_by_key(|extent| extent.first);
+        leaving.dedup_by(|next, before| {
+            let units = before.units.checked_add(next.units);
+            let joined = units.filter(|_| before.end() == next.first);
+            before.units = joined.unwrap_or(before.units);
+            joined.is_some()
+        });
+        leaving
     }
 
     /// These units may be given out again.
@@ -141,6 +155,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_is_given_up_piece_by_piece_leaves_in_long_runs() {
+        let mut room = Room::new(0, 100);
+        let extent = |first, units| Extent { first, units };
+        assert!(room.claim(extent(0, 100)));
+        for (first, units) in [(30, 10), (0, 10), (20, 10), (60, 5), (10, 10)] {
+            room.give_up(extent(first, units));
+        }
+        let leaving = room.leaving();
+        assert_eq!(leaving, [extent(0, 40), extent(60, 5)]);
+        room.let_go(&leaving);
+        assert_eq!((room.ready_units(), room.free_units()), (45, 45));
+        assert_eq!(room.runs(), (2, 40));
+    }
 
     #[test]
     fn an_extent_grows_in_place_and_fragments_are_used_last() {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::getxattr;
 use tracing::warn;
@@ -23,7 +23,26 @@ pub(super) struct Inventory {
     pub room: Room,
     /// Stubs that name units that another names too. What is on those is not written over.
     pub contested: HashSet<InodeKey>,
+    pub tally: Tally,
 }
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Stubs, each once, whatever its names.
+    pub stubs: u64,
+    /// Bytes that they have.
+    pub bytes: u64,
+    /// Extents that they name.
+    pub extents: u64,
+    /// Stubs without a place that can be trusted, and why; the first [`UNUSABLE_MAX`].
+    pub unusable: Vec<(PathBuf, String)>,
+    /// How many there are.
+    pub unusable_count: u64,
+}
+
+/// Unusable stubs that are remembered.
+const UNUSABLE_MAX: usize = 1000;
 
 /// A walk under way.
 struct Walk<'a> {
@@ -34,6 +53,7 @@ struct Walk<'a> {
     owners: HashMap<u64, (InodeKey, Extent)>,
     seen: HashSet<InodeKey>,
     contested: HashSet<InodeKey>,
+    tally: Tally,
 }
 
 impl Inventory {
@@ -49,52 +69,85 @@ impl Inventory {
             owners: HashMap::new(),
             seen: HashSet::new(),
             contested: HashSet::new(),
+            tally: Tally::default(),
         };
-        walk.directory(root, 0)?;
+        each_stub(root, 0, &mut |path, file, facts| {
+            walk.file(path, file, facts);
+        })?;
         Ok(Self {
             room: walk.room,
             contested: walk.contested,
+            tally: walk.tally,
         })
+    }
+
+    /// Names of stubs that name units which another names too, `most` at most.
+    ///
+    /// # Errors
+    /// When a directory cannot be listed.
+    pub(super) fn contested_paths(&self, root: &Path, most: usize) -> Result<Vec<PathBuf>, IoError> {
+        let mut paths = Vec::new();
+        if !self.contested.is_empty() {
+            each_stub(root, 0, &mut |path, _, facts| {
+                if self.contested.contains(&facts.key) && paths.len() < most {
+                    paths.push(path.to_owned());
+                }
+            })?;
+        }
+        Ok(paths)
     }
 }
 
-impl Walk<'_> {
-    fn directory(&mut self, dir: &Path, depth: usize) -> Result<(), IoError> {
-        let failed = |e: std::io::Error| IoError::from_std(IoOp::Other, dir, &e);
-        if depth > DEPTH_MAX {
-            return Err(failed(std::io::Error::other("directories too deep")));
-        }
-        for entry in fs::read_dir(dir).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let kind = entry.file_type().map_err(failed)?;
-            if kind.is_dir() && entry.file_name() == LOST_AND_FOUND && depth == 0 {
-                // Of the file system, which others than root may not read.
-            } else if kind.is_dir() {
-                self.directory(&entry.path(), depth + 1)?;
-            } else if kind.is_file() && is_stub(&entry.path()) {
-                self.file(&entry.path())?;
-            }
-        }
-        Ok(())
+/// Opens each stub below `dir` and calls `work`; once for each of its names.
+fn each_stub(
+    dir: &Path,
+    depth: usize,
+    work: &mut dyn FnMut(&Path, &File, InodeFacts),
+) -> Result<(), IoError> {
+    let failed = |e: std::io::Error| IoError::from_std(IoOp::Other, dir, &e);
+    if depth > DEPTH_MAX {
+        return Err(failed(std::io::Error::other("directories too deep")));
     }
-
-    fn file(&mut self, path: &Path) -> Result<(), IoError> {
-        let failed = |e: std::io::Error| IoError::from_std(IoOp::Open, path, &e);
-        let file = File::open(path).map_err(failed)?;
-        let facts = InodeFacts::of(&file).map_err(|e| failed(e.into()))?;
-        if !self.seen.insert(facts.key) {
-            return Ok(());
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let (kind, path) = (entry.file_type().map_err(failed)?, entry.path());
+        if kind.is_dir() && entry.file_name() == LOST_AND_FOUND && depth == 0 {
+            // Of the file system, which others than root may not read.
+        } else if kind.is_dir() {
+            each_stub(&path, depth + 1, work)?;
+        } else if kind.is_file() && is_stub(&path) {
+            let failed = |e: std::io::Error| IoError::from_std(IoOp::Open, &path, &e);
+            let file = File::open(&path).map_err(failed)?;
+            let facts = InodeFacts::of(&file).map_err(|e| failed(e.into()))?;
+            work(&path, &file, facts);
         }
-        match extents_attribute::read(&file, self.device, self.units, facts.len) {
+    }
+    Ok(())
+}
+
+impl Walk<'_> {
+    fn file(&mut self, path: &Path, file: &File, facts: InodeFacts) {
+        if !self.seen.insert(facts.key) {
+            return;
+        }
+        self.tally.stubs += 1;
+        self.tally.bytes += facts.len;
+        match extents_attribute::read(file, self.device, self.units, facts.len) {
             Ok(extents) => {
+                self.tally.extents += extents.len() as u64;
                 for extent in extents {
                     self.claim(path, facts.key, extent);
                 }
             }
             // It has no place that can be trusted: reading it fails, and the replica is reported.
-            Err(why) => warn!(path = %path.display(), why, "a stub cannot be read"),
+            Err(why) => {
+                warn!(path = %path.display(), why, "a stub cannot be read");
+                self.tally.unusable_count += 1;
+                if self.tally.unusable.len() < UNUSABLE_MAX {
+                    self.tally.unusable.push((path.to_owned(), why));
+                }
+            }
         }
-        Ok(())
     }
 
     fn claim(&mut self, path: &Path, key: InodeKey, extent: Extent) {

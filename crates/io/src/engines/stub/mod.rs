@@ -1,5 +1,6 @@
 //! Stub files: for engines whose bytes are not in the kernel's files.
 //!
+//! - `check`: whether the stubs of a volume and its device fit together
 //! - `extents_attribute`: where the content of a stub is
 //! - `free_units`: which units of a device are free
 //! - `inventory`: what the stubs of a volume have of its device: found by a walk
@@ -25,6 +26,7 @@
 //!
 //! [`Meta`]: crate::Meta
 
+mod check;
 mod extents_attribute;
 mod free_units;
 mod inventory;
@@ -47,6 +49,10 @@ use free_units::{Extent, UNIT};
 use inventory::Inventory;
 use stub_file::{Stub, StubFile};
 use whose_device::Adopted;
+
+pub use check::DeviceCheck;
+pub(super) use check::check;
+pub(super) use whose_device::must_have_device;
 
 /// Random, the same in the device's first bytes, the directory, and each stub.
 type DeviceId = [u8; 16];
@@ -72,6 +78,8 @@ struct StubVolume<D: Blocking> {
     name: String,
     capabilities: Capabilities,
     device: D,
+    /// The engine's disk is the device: its files are served in the order of their places.
+    own_disk: bool,
     adopted: Adopted,
     /// Units of the device.
     units: u64,
@@ -114,6 +122,7 @@ struct Flushes {
 
 impl<D: Blocking> Stubs<D> {
     /// For the volume in `root`, with its content on `device`. `wipe`: whatever is there goes.
+    /// `own_disk`: the engine's disk is the device, and not what the directory is on.
     ///
     /// # Errors
     /// `Invalid` in words for the operator; those of the device.
@@ -122,7 +131,7 @@ impl<D: Blocking> Stubs<D> {
         capabilities: Capabilities,
         device: D,
         root: &Path,
-        wipe: bool,
+        (wipe, own_disk): (bool, bool),
     ) -> Result<Self, IoError> {
         let adopted = whose_device::adopt(&device, root, wipe)?;
         Ok(Self(Arc::new(StubVolume {
@@ -134,6 +143,7 @@ impl<D: Blocking> Stubs<D> {
                 ..capabilities
             },
             device,
+            own_disk,
             units: adopted.size / UNIT,
             adopted,
             root: root.to_owned(),
@@ -394,7 +404,11 @@ impl<D: Blocking> Blocking for EitherFile<D> {
     }
 
     fn stream(&self, op: IoOp, offset: u64, len: usize) -> Option<crate::disk::Stream> {
-        either!(self, f => f.stream(op, offset, len))
+        match self {
+            Self::Stub(file) => file.stream(op, offset, len),
+            // Small, and on another disk.
+            Self::Plain(_) => None,
+        }
     }
 
     fn allocate(&self, len: u64) -> Result<(), IoError> {

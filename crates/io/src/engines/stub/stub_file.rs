@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use super::extents_attribute::{self, EXTENTS_MAX};
 use super::free_units::{Extent, UNIT, units_for};
 use super::{DeviceId, StubVolume};
 use crate::blocking_engine::Blocking;
+use crate::disk::Stream;
 use crate::engines::inode::InodeKey;
 use crate::engines::whole_transfers::{at, parts};
 use crate::error::{IoError, IoErrorKind, IoOp};
@@ -34,6 +35,8 @@ pub(super) struct Stub {
     state: Mutex<StubState>,
     /// Another stub names a part of its place.
     pub contested: bool,
+    /// Its first unit of the device.
+    place: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -49,6 +52,7 @@ struct StubState {
 
 impl Stub {
     pub(super) fn new(extents: Vec<Extent>, len: u64, contested: bool) -> Self {
+        let place = AtomicU64::new(first_of(&extents));
         let state = Mutex::new(StubState {
             extents,
             len,
@@ -59,6 +63,7 @@ impl Stub {
             changing: Mutex::default(),
             state,
             contested,
+            place,
         }
     }
 
@@ -183,6 +188,8 @@ impl<D: Blocking> StubFile<D> {
             self.undo(state, before, &[])?;
             return Err(self.failed(IoOp::Allocate, errno));
         }
+        let first = first_of(&state.extents);
+        self.stub().place.store(first, Ordering::Relaxed);
         Ok(())
     }
 
@@ -272,6 +279,10 @@ impl<D: Blocking> StubFile<D> {
     }
 }
 
+fn first_of(extents: &[Extent]) -> u64 {
+    extents.first().map_or(0, |extent| extent.first)
+}
+
 /// Cuts `extents` to `units`, gives what was behind.
 fn cut_to(extents: &mut Vec<Extent>, units: u64) -> Vec<Extent> {
     let mut left = units;
@@ -350,6 +361,11 @@ impl<D: Blocking> Blocking for StubFile<D> {
             Ok(()) => (count, result),
             Err(error) => (0, Err(error)),
         }
+    }
+
+    fn stream(&self, _op: IoOp, offset: u64, _len: usize) -> Option<Stream> {
+        let id = self.stub().place.load(Ordering::Relaxed);
+        self.volume.own_disk.then_some(Stream { id, offset })
     }
 
     fn allocate(&self, len: u64) -> Result<(), IoError> {

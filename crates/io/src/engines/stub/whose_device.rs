@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tracing::warn;
 
 use super::{DeviceId, crc};
 use crate::blocking_engine::Blocking;
@@ -22,12 +23,14 @@ pub(super) const HEADER: u64 = 1 << 20;
 /// Where in them a check writes what it reads back.
 const PROBE_AT: u64 = HEADER / 2;
 const PROBE_BYTES: usize = 4096;
+/// Where in them the header is a second time.
+const COPY_AT: u64 = HEADER / 4 * 3;
 /// The file in the volume's directory that names the device.
 pub(super) const NAME_FILE: &str = "hayloft.device";
 /// The smallest device that is worth it.
 const DEVICE_MIN: u64 = 16 << 20;
 const MAGIC: &[u8; 8] = b"HAYLOFT1";
-/// Magic, device, size, CRC-32C.
+/// Magic, in which 1 stands for this form and for units of 64 KiB; device, size, CRC-32C.
 const HEADER_BYTES: usize = 8 + 16 + 8 + 4;
 const NAME_BYTES_MAX: usize = 4096;
 
@@ -64,6 +67,20 @@ impl Named {
         })
     }
 
+    /// What a device's first MiB says. The second copy counts where the first is torn or blank: what
+    /// is there otherwise is another program's.
+    fn on_device(head: &[u8]) -> Option<Self> {
+        let [first, second] = Self::copies(head);
+        let beginning = head.get(..HEADER_BYTES)?;
+        let torn = blank(beginning) || beginning.starts_with(MAGIC);
+        first.or_else(|| second.filter(|_| torn))
+    }
+
+    /// The two headers of a device's first MiB.
+    fn copies(head: &[u8]) -> [Option<Self>; 2] {
+        [0, COPY_AT].map(|at| Self::from_header(head.get(usize::try_from(at).ok()?..)?))
+    }
+
     fn text(self) -> String {
         format!("device={}\nbytes={}\n", hex(&self.id), self.size)
     }
@@ -81,7 +98,7 @@ impl Named {
     }
 }
 
-fn hex(id: &DeviceId) -> String {
+pub(super) fn hex(id: &DeviceId) -> String {
     format!("{:032x}", u128::from_be_bytes(*id))
 }
 
@@ -139,7 +156,7 @@ fn belongs<D: Blocking>(device: &D, root: &Path, wipe: bool) -> Result<(DeviceId
     }
     let head = read(device, 0)?;
     let ours = named(root)?;
-    let theirs = Named::from_header(&head);
+    let theirs = Named::on_device(&head);
     let id = match (ours, theirs) {
         (Some(ours), Some(theirs)) if ours.id == theirs.id => {
             if size < ours.size {
@@ -149,6 +166,10 @@ fn belongs<D: Blocking>(device: &D, root: &Path, wipe: bool) -> Result<(DeviceId
             }
             if size > ours.size {
                 note(root, Named { size, ..ours })?;
+            }
+            if Named::copies(&head).map(|copy| copy.map(|it| it.id)) != [Some(ours.id); 2] {
+                warn!(path = %root.display(), "one of the two headers of the device was damaged");
+                begin(device, root, ours)?;
             }
             ours.id
         }
@@ -207,8 +228,10 @@ fn format<D: Blocking>(
 
 fn begin<D: Blocking>(device: &D, root: &Path, named: Named) -> Result<(), IoError> {
     let header = Bytes::from(named.header());
-    device.write(&[&header], 0).1?;
-    device.sync(SyncKind::All)?;
+    for at in [COPY_AT, 0] {
+        device.write(&[&header], at).1?;
+        device.sync(SyncKind::All)?;
+    }
     // Another process may have been given the same device at the same time.
     is_still(device, root, &named.id)
 }
@@ -247,6 +270,36 @@ pub(super) fn is_still<D: Blocking>(device: &D, root: &Path, id: &DeviceId) -> R
     }
 }
 
+/// What is wrong with a device that belongs to the volume in `root`, as sentences; its identity and
+/// size. Changes nothing.
+///
+/// # Errors
+/// When the directory has no device; those of the device.
+pub(super) fn look_at<D: Blocking>(
+    device: &D,
+    root: &Path,
+) -> Result<(DeviceId, u64, Vec<String>), IoError> {
+    let ours = must_be_named(root)?;
+    let (size, head) = (device.length()?, read(device, 0)?);
+    let mut wrong = Vec::new();
+    for (which, copy) in ["first", "second"].into_iter().zip(Named::copies(&head)) {
+        match copy {
+            Some(copy) if copy.id == ours.id => {}
+            Some(copy) => wrong.push(format!(
+                "the {which} header is of device {}, and the directory's is {}",
+                hex(&copy.id),
+                hex(&ours.id)
+            )),
+            None => wrong.push(format!("the {which} header is damaged")),
+        }
+    }
+    if size < ours.size {
+        let was = ours.size;
+        wrong.push(format!("the device has {size} bytes and had {was}"));
+    }
+    Ok((ours.id, size, wrong))
+}
+
 /// Writes to the place that is kept for it, flushes, and reads back what was written.
 ///
 /// # Errors
@@ -283,6 +336,19 @@ fn named(root: &Path) -> Result<Option<Named>, IoError> {
         Some(named) => Ok(Some(named)),
         None => Err(refused(root, format!("{NAME_FILE} there names no device"))),
     }
+}
+
+fn must_be_named(root: &Path) -> Result<Named, IoError> {
+    let none = || refused(root, "the directory has none: no node has used it yet");
+    named(root)?.ok_or_else(none)
+}
+
+/// Refuses a directory that has no device.
+///
+/// # Errors
+/// `Invalid`; of the file that says so.
+pub(in crate::engines) fn must_have_device(root: &Path) -> Result<(), IoError> {
+    must_be_named(root).map(drop)
 }
 
 fn note(root: &Path, named: Named) -> Result<(), IoError> {
