@@ -33,7 +33,11 @@ pub fn run(args: &FsckArgs) -> Result<ExitCode, CliError> {
         None => configured(&dir, &args.place)?,
     };
     let host = rustix::system::uname();
-    let note = format!("{}@{}", std::process::id(), host.nodename().to_string_lossy());
+    let note = format!(
+        "{}@{}",
+        std::process::id(),
+        host.nodename().to_string_lossy()
+    );
     let _lock = RecordLock::acquire(&dir.join("in_use.lock"), note.as_bytes())
         .map_err(|error| unusable(&error, "stop the node that uses it first"))?;
     let found = check_device(&engine, &dir).map_err(|error| unusable(&error, ""))?;

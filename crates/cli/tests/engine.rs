@@ -322,11 +322,7 @@ fn the_list_says_what_an_acknowledgement_rests_on() {
             .clone()
     };
     assert_eq!(of("posix")["swap"], true);
-    assert_eq!(
-        of("raw")["swap"],
-        false,
-        "Apache's node cannot read stubs"
-    );
+    assert_eq!(of("raw")["swap"], false, "Apache's node cannot read stubs");
     for name in ["posix", "direct", "null", "raw"] {
         for fact in ["acknowledged", "sync", "trim", "choose", "weak"] {
             let words = of(name)[fact].as_str().map(str::len);
@@ -347,7 +343,9 @@ async fn with_stubs(base: &Path, root: &Path) -> String {
     let engine = engine_for(&name, root, &EngineConfig::new(disk)).expect("new");
     for id in 1..=3 {
         let path = root.join(format!("blk_{id}"));
-        let file = engine.engine.open(&path, OpenMode::CreateNew, IoClass::ClientWrite);
+        let file = engine
+            .engine
+            .open(&path, OpenMode::CreateNew, IoClass::ClientWrite);
         let bytes = vec![bytes::Bytes::from(vec![7; 100_000])];
         let written = file.await.expect("new").write_at(bytes, 0).await;
         written.result.expect("writes");
@@ -364,7 +362,12 @@ async fn fsck_says_what_is_on_a_device_and_what_is_wrong() {
     let output = fsck(&["--json"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    for (what, wanted) in [("stubs", 3), ("bytes", 300_000), ("extents", 3), ("used", 6 << 16)] {
+    for (what, wanted) in [
+        ("stubs", 3),
+        ("bytes", 300_000),
+        ("extents", 3),
+        ("used", 6 << 16),
+    ] {
         assert_eq!(found[what], wanted, "{what}: {found}");
     }
     let output = fsck(&[]);
@@ -387,7 +390,11 @@ async fn fsck_says_what_is_on_a_device_and_what_is_wrong() {
     set(3, &other[..len]);
     let output = fsck(&[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    for wanted in ["blk_1: user.hayloft.at: it has another form", "blk_2: it names", "blk_3: it"] {
+    for wanted in [
+        "blk_1: user.hayloft.at: it has another form",
+        "blk_2: it names",
+        "blk_3: it",
+    ] {
         assert!(out(&output).contains(wanted), "{wanted}: {output:?}");
     }
     // An engine without a device has nothing to check.
@@ -419,5 +426,8 @@ async fn fsck_takes_the_engine_of_the_configuration() {
     write(&property("dfs.datanode.data.dir", "/elsewhere"));
     let output = fsck();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(said(&output).contains("name its engine: --engine"), "{output:?}");
+    assert!(
+        said(&output).contains("name its engine: --engine"),
+        "{output:?}"
+    );
 }

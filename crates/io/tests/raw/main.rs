@@ -15,8 +15,8 @@ use bytes::Bytes;
 use hayloft_io::{
     Disk, DiskConfig, IoClass, IoErrorKind, OpenMode, SyncKind, block_device_of, check_device,
 };
-use rustix::fs::{FlockOperation, OFlags, flock};
 use rig::{MIB, Rig, read, with_loop, write};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 /// Marks of other formats: what the refusal calls them, where they are (below 0: from the end), and
 /// what is there.
@@ -122,7 +122,8 @@ async fn what_another_program_wrote_over_a_device_of_ours_is_not_written_over() 
     drop(engine);
     // A user's bytes at the end mean nothing.
     let file = rig.file();
-    file.write_all_at(b"EFI PART", rig.size - 512).expect("writes");
+    file.write_all_at(b"EFI PART", rig.size - 512)
+        .expect("writes");
     drop(rig.open("").expect("is ours"));
     // fdisk keeps the first bytes of a disk.
     file.write_all_at(b"\x55\xaa", 510).expect("writes");
@@ -142,17 +143,23 @@ fn a_directory_that_has_a_device_or_blocks_takes_no_other_by_force() {
     let other = Rig::new();
     other.file().write_all_at(b"XFSB", 0).expect("writes");
     let error = rig.open_on(&other.device, "wipe=xfs").expect_err("another");
-    assert!(error.contains("not the device that the directory had"), "{error}");
+    assert!(
+        error.contains("not the device that the directory had"),
+        "{error}"
+    );
     let used = Rig::new();
     fs::create_dir(used.root.join("current")).expect("creates");
     fs::write(used.root.join("current/VERSION"), "").expect("writes");
-    used.open_on(&other.device, "wipe=xfs").expect_err("has blocks");
+    used.open_on(&other.device, "wipe=xfs")
+        .expect_err("has blocks");
     let mut there = [0; 4];
     other.file().read_exact_at(&mut there, 0).expect("reads");
     assert_eq!(&there, b"XFSB");
     // Nor one that never had a device, for a check.
     let name = other.name("wipe=xfs");
-    let error = check_device(&name, &other.root).expect_err("none").to_string();
+    let error = check_device(&name, &other.root)
+        .expect_err("none")
+        .to_string();
     assert!(error.contains("no node has used it yet"), "{error}");
     other.file().read_exact_at(&mut there, 0).expect("reads");
     assert_eq!(&there, b"XFSB");
@@ -203,7 +210,10 @@ fn a_disk_that_is_mounted_or_opened_alone_is_refused() {
         let alone = rustix::fs::open(&rig.device, alone, rustix::fs::Mode::empty());
         let alone = alone.expect("free");
         let error = rig.open("").expect_err("another has it");
-        assert!(error.contains("is in use") && error.contains("mounted"), "{error}");
+        assert!(
+            error.contains("is in use") && error.contains("mounted"),
+            "{error}"
+        );
         drop(alone);
         rig.open("").expect("free again");
     });
@@ -216,7 +226,11 @@ fn what_lies_beside_a_write_stays() {
     compile::program("tests/raw/beside.c", &program);
     let run = |rig: &Rig| {
         let mut command = Command::new(&program);
-        let ran = command.arg(&rig.root).arg(&rig.device).output().expect("runs");
+        let ran = command
+            .arg(&rig.root)
+            .arg(&rig.device)
+            .output()
+            .expect("runs");
         assert!(ran.status.success(), "{ran:?}");
     };
     run(&Rig::new());
@@ -239,7 +253,9 @@ async fn room_of_removed_files_is_discarded_where_that_is_wanted() {
             let full = used(rig);
             assert!(full >= 8 * MIB, "{full}");
             meta.unlink(&path).await.expect("removes");
-            meta.space(&rig.root).await.expect("frees what was given up");
+            meta.space(&rig.root)
+                .await
+                .expect("frees what was given up");
             assert_eq!(used(rig) < 2 * MIB, comes_back, "{options}: {}", used(rig));
         }
     }
@@ -284,7 +300,10 @@ async fn errors_of_the_medium_are_told_as_such() {
     let into = hayloft_io::AlignedBuf::unpooled(4096);
     let error = file.read_at(into, 0, 4096).await.result.expect_err("EIO");
     assert_eq!(error.kind(), IoErrorKind::MediaError, "{error}");
-    assert!(error.to_string().contains("plugin:raw: reading at 1048576"), "{error}");
+    assert!(
+        error.to_string().contains("plugin:raw: reading at 1048576"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -43,7 +43,10 @@ pub async fn open_volume(
     };
     let disk_config = settings.disk.config(calibration.as_ref());
     // A plug-in that hangs takes the threads of its disk: no other volume may be on them.
-    let disk = match (block_device_of(&config.engine), plugin_parts(&config.engine)) {
+    let disk = match (
+        block_device_of(&config.engine),
+        plugin_parts(&config.engine),
+    ) {
         // What was calibrated is what the directory is on.
         (Some(device), _) => Disk::for_path(device, &settings.disk.config(None)),
         (None, Some(_)) => Disk::for_path(root, &disk_config),

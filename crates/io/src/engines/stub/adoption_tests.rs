@@ -72,20 +72,34 @@ fn either_header_stands_in_for_the_other_and_mends_it() {
     drop(engine);
     // The first blank, or torn; the second of a node that wrote one alone, or torn.
     let blank = &[0; 64][..];
-    for (at, with) in [(0, blank), (12, &b"torn"[..]), (SECOND, blank), (SECOND + 8, &b"x"[..])] {
+    for (at, with) in [
+        (0, blank),
+        (12, &b"torn"[..]),
+        (SECOND, blank),
+        (SECOND + 8, &b"x"[..]),
+    ] {
         damage(&device, at, with);
         let found = check(&device, dir.path()).expect("can be checked");
         let which = if at < SECOND { "first" } else { "second" };
-        assert_eq!(found.device_findings, [format!("the {which} header is damaged")]);
+        assert_eq!(
+            found.device_findings,
+            [format!("the {which} header is damaged")]
+        );
         let engine = stubs(dir.path(), &device).expect("the other is there");
         Elsewhere::probe(&engine).expect("it was mended");
         assert_eq!(get(&engine, &path), [1; 100_000]);
         drop(engine);
-        assert!(check(&device, dir.path()).expect("can be checked").is_well());
+        assert!(
+            check(&device, dir.path())
+                .expect("can be checked")
+                .is_well()
+        );
     }
     // What another program has put there is not written over.
     damage(&device, 0, b"XFSB");
-    let error = stubs(dir.path(), &device).expect_err("another's").to_string();
+    let error = stubs(dir.path(), &device)
+        .expect_err("another's")
+        .to_string();
     assert!(error.contains("no device of Hayloft's"), "{error}");
     assert_eq!(locks::lock(&device.0).bytes[..4], *b"XFSB");
 }

@@ -50,7 +50,10 @@ fn remove(engine: &Stubs<Memory>, path: &Path) {
 fn a_check_finds_what_the_stubs_say_and_changes_nothing() {
     let (dir, device) = (dir(), Memory::new());
     let error = check(&device, dir.path()).expect_err("nothing there");
-    assert!(error.to_string().contains("no node has used it yet"), "{error}");
+    assert!(
+        error.to_string().contains("no node has used it yet"),
+        "{error}"
+    );
     let engine = stubs(dir.path(), &device).expect("opens");
     let all = free(&engine);
     let [a, b, torn, far, plain] = [1, 2, 3, 4, 5].map(|n| dir.path().join(format!("blk_{n}")));
@@ -67,7 +70,10 @@ fn a_check_finds_what_the_stubs_say_and_changes_nothing() {
     assert_eq!(free(&engine), all - 6 * UNIT);
     let found = check(&device, dir.path()).expect("can be checked");
     // Each file grew by two units more, which it gave back.
-    assert_eq!((found.free_runs, found.longest_free_run), (3, all - 14 * UNIT));
+    assert_eq!(
+        (found.free_runs, found.longest_free_run),
+        (3, all - 14 * UNIT)
+    );
     // Each thing that can be wrong with a stub.
     let shared = extents_of(&engine, &a);
     put(&engine, &b, 2, 100_000);
@@ -79,13 +85,21 @@ fn a_check_finds_what_the_stubs_say_and_changes_nothing() {
     drop(engine);
     let before = locks::lock(&device.0).bytes.clone();
     let found = check(&device, dir.path()).expect("can be checked");
-    assert_eq!(locks::lock(&device.0).bytes, before, "the device is as it was");
+    assert_eq!(
+        locks::lock(&device.0).bytes,
+        before,
+        "the device is as it was"
+    );
     assert!(!found.is_well());
     let mut overlapping = found.overlapping.clone();
     overlapping.sort();
     assert_eq!(overlapping, [a, dir.path().join("blk_1_again"), b]);
     assert_eq!((found.overlapping_count, found.unusable_count), (2, 3));
-    for (path, wanted) in [(torn, "another form"), (far, "none of"), (plain, "no attribute")] {
+    for (path, wanted) in [
+        (torn, "another form"),
+        (far, "none of"),
+        (plain, "no attribute"),
+    ] {
         let why = found.unusable.iter().find(|(it, _)| *it == path);
         let why = &why.unwrap_or_else(|| panic!("{found:?}")).1;
         assert!(why.contains(wanted), "{why}");

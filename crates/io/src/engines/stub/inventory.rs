@@ -85,7 +85,11 @@ impl Inventory {
     ///
     /// # Errors
     /// When a directory cannot be listed.
-    pub(super) fn contested_paths(&self, root: &Path, most: usize) -> Result<Vec<PathBuf>, IoError> {
+    pub(super) fn contested_paths(
+        &self,
+        root: &Path,
+        most: usize,
+    ) -> Result<Vec<PathBuf>, IoError> {
         let mut paths = Vec::new();
         if !self.contested.is_empty() {
             each_stub(root, 0, &mut |path, _, facts| {

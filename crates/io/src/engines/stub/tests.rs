@@ -380,7 +380,8 @@ fn a_file_in_too_many_pieces_is_refused() {
 fn files_are_served_in_the_order_of_their_places() {
     let (dir, device) = (dir(), Memory::new());
     let engine = stubs(dir.path(), &device).expect("opens");
-    let [first, second, meta] = ["blk_2", "blk_1", "blk_1_1.meta"].map(|name| dir.path().join(name));
+    let [first, second, meta] =
+        ["blk_2", "blk_1", "blk_1_1.meta"].map(|name| dir.path().join(name));
     put(&engine, &first, 1, 100_000);
     put(&engine, &second, 2, 100_000);
     let stream = |path: &Path, mode| {
@@ -388,7 +389,10 @@ fn files_are_served_in_the_order_of_their_places() {
         file.stream(IoOp::Read, 65_537, 10)
     };
     let places = [&first, &second].map(|path| stream(path, OpenMode::ReadOnly).expect("on a disk"));
-    assert!(places[0].id < places[1].id && places[1].offset == 65_537, "{places:?}");
+    assert!(
+        places[0].id < places[1].id && places[1].offset == 65_537,
+        "{places:?}"
+    );
     assert_eq!(stream(&meta, OpenMode::CreateNew), None, "it is elsewhere");
 }
 
