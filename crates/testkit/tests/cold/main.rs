@@ -1,5 +1,5 @@
-//! Cold files and where they go: `hayloft cold scan` in [`scan`] and [`ha`], `hayloft cold watch` in
-//! [`watch`], and, in [`archive`], DISK and ARCHIVE volumes on one mount.
+//! Cold files and where they go: `hayloft cold scan` in [`scan`] and [`ha`], `hayloft cold watch`
+//! in [`watch`], and, in [`archive`], DISK and ARCHIVE volumes on one mount.
 
 mod archive;
 mod ha;

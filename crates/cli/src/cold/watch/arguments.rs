@@ -50,7 +50,8 @@ pub struct ColdWatchArgs {
     /// Look at an image of the namespace in place of listings; each pass reads the file anew.
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-    /// Take reads from the NameNode's audit log, where access times are off; once for each NameNode.
+    /// Take reads from the NameNode's audit log, where access times are off. Give it for each
+    /// NameNode.
     ///
     /// A file counts as read when one of its directory was, and as read when the log began.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["image", "times"])]

@@ -2,8 +2,8 @@
 //!
 //! Two thresholds keep data from going to and fro. A path is due when it was cold in several passes
 //! running. One that the watch has set gets its old policy back when several passes saw it used
-//! anew. A pass that finds its last use older than `--older-than` ends that count. So a restore that
-//! reads it once does not bring it back.
+//! anew. A pass that finds its last use older than `--older-than` ends that count. So a restore
+//! that reads it once does not bring it back.
 
 use std::collections::{BTreeMap, HashMap};
 

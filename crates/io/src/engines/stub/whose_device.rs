@@ -67,8 +67,8 @@ impl Named {
         })
     }
 
-    /// What a device's first MiB says. The second copy counts where the first is torn or blank: what
-    /// is there otherwise is another program's.
+    /// What a device's first MiB says. The second copy counts where the first is torn or blank:
+    /// what is there otherwise is another program's.
     fn on_device(head: &[u8]) -> Option<Self> {
         let [first, second] = Self::copies(head);
         let beginning = head.get(..HEADER_BYTES)?;
