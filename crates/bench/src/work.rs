@@ -255,9 +255,7 @@ impl Run<'_> {
             BenchWorkload::Hflushed(logs) | BenchWorkload::Hsynced(logs) => {
                 self.measured(row, seat, |run| run.logs(row, logs, &nodes, dir))
             }
-            BenchWorkload::Wal(log) => {
-                self.measured(row, seat, |run| run.wal(log, &nodes, dir))
-            }
+            BenchWorkload::Wal(log) => self.measured(row, seat, |run| run.wal(log, &nodes, dir)),
             BenchWorkload::SmallFiles | BenchWorkload::PromptSmallFiles => {
                 self.measured(row, seat, |run| run.small_files(row, &nodes, dir))
             }
