@@ -11,6 +11,7 @@ use clap::Args;
 use hayloft_testkit::congestion;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::repository_root;
+use hayloft_testkit::hbase;
 use hayloft_testkit::modelled::MEDIA;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -197,6 +198,12 @@ impl BenchArgs {
         {
             progress(&format!("rows of local reads are left out: {why}"));
             rows.retain(|row| !row.workload.needs_libhadoop());
+        }
+        if let Err(why) = hbase::installed()
+            && rows.iter().any(|row| row.workload.needs_hbase())
+        {
+            progress(&format!("rows of HBase's logs are left out: {why}"));
+            rows.retain(|row| !row.workload.needs_hbase());
         }
         rows
     }

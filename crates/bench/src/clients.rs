@@ -5,6 +5,7 @@ use super::names::FileSpec;
 use super::native_client::NativeClient;
 use super::rig::BLOCK_BYTES;
 use super::rows::{BenchRow, BenchWorkload, Client};
+use super::wal_log::WalLog;
 use super::work::{Files, Run, cold, warm_memory};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{
@@ -35,9 +36,18 @@ const PROMPT: [(&str, u32); 1] = [(
 const RECORD_BYTES: usize = 1100;
 const LOG_BYTES: u64 = 1 << 20;
 
-/// Records of a log that count. Their writers stay at it together, as those of HBase do.
+/// Records of a log that count, of each thread that writes it. Their writers stay at it together,
+/// as those of HBase do.
 const FLUSHED_RECORDS: u32 = 4000;
 const SYNCED_RECORDS: u32 = 200;
+
+const fn records(synced: bool) -> u32 {
+    if synced {
+        SYNCED_RECORDS
+    } else {
+        FLUSHED_RECORDS
+    }
+}
 
 impl Run<'_> {
     pub(super) fn small_files(
@@ -90,16 +100,19 @@ impl Run<'_> {
         dir: &str,
     ) -> Result<LoadOutcome> {
         let sync = matches!(row.workload, BenchWorkload::Hsynced(_));
-        let records = if sync {
-            SYNCED_RECORDS
-        } else {
-            FLUSHED_RECORDS
-        };
         let request = json!({
-            "path": format!("{dir}/{}", row.workload), "streams": logs, "records": records,
+            "path": format!("{dir}/{}", row.workload), "streams": logs, "records": records(sync),
             "bytes": 1024, "sync": sync, "favored": nodes,
         });
         self.java("writeLogs", request)
+    }
+
+    /// HBase's log, by HBase. It fails when the log was on other nodes.
+    pub(super) fn wal(&self, log: WalLog, nodes: &[String], dir: &str) -> Result<LoadOutcome> {
+        let missing = || TestkitError::Talk("HBase does not run".into());
+        let hbase = self.rig.hbase.as_ref().ok_or_else(missing)?;
+        let answer = hbase.call("wal", log.request(dir, records(log.hsyncs()), nodes))?;
+        Ok(outcome_of(&answer))
     }
 
     /// Two writers and two readers of files that were written before.

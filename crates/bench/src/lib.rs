@@ -10,7 +10,8 @@
 //! Before a row counts, each peer repeats it until two rounds are alike ([`marks`]).
 //!
 //! - [`fair`]: what the experiments of the lab use too;
-//! - [`rows`], [`peers`], [`figures`], [`targets`]: what, who, which numbers, how much of them;
+//! - [`rows`], [`client`], [`peers`], [`figures`], [`targets`]: what, who does it, who is compared,
+//!   which numbers, how much of them;
 //! - `rig`, `work`: processes and rounds; `clients`: what is done; [`names`]: the load client
 //!   towards the NameNode; `native_client`, `relay`: the crate hdfs-native; `scraped`: an agent;
 //! - `measure`, [`trace`], [`limits`]: how it is measured;
@@ -18,13 +19,14 @@
 //!   left of it;
 //! - `start`: starts with many blocks, and their end; [`encryption`]: rows with encrypted data;
 //!   [`local_read`], `local`: rows in which a client reads by itself; [`disk_balancer`], `balance`:
-//!   rows of blocks that move between volumes;
+//!   rows of blocks that move between volumes; [`wal_log`]: logs that HBase writes;
 //! - [`cli`]: the command.
 
 mod balance;
 mod bare;
 mod cells;
 pub mod cli;
+pub mod client;
 mod clients;
 pub mod disk_balancer;
 pub mod encryption;
@@ -51,6 +53,7 @@ mod start;
 pub mod targets;
 pub mod trace;
 pub mod verdicts;
+pub mod wal_log;
 mod work;
 
 use encryption::BenchCipher;
@@ -62,7 +65,7 @@ use hayloft_testkit::machine;
 use hayloft_testkit::modelled::{self, ModelledDisk};
 use record::BenchRecord;
 use rig::{Rig, RigKind, RunDevice};
-use rows::{BenchRow, BenchWorkload, Client};
+use rows::BenchRow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -186,15 +189,11 @@ fn measure_rows(options: &BenchOptions, base: &Path, record: &mut BenchRecord) -
 fn rigs(options: &BenchOptions, base: &Path) -> Result<Vec<Rig>> {
     let kinds: BTreeSet<RigKind> = options.rows.iter().map(RigKind::of).collect();
     let start = |kind: RigKind| {
-        let fits = move |row: &&BenchRow| RigKind::of(row) == kind;
-        let of_rig = || options.rows.iter().filter(fits);
-        let pipelines = of_rig().any(|row| row.workload == BenchWorkload::Replicated);
-        let java = of_rig().any(|row| row.client == Client::Java);
         let name = kind.name();
         (options.progress)(&format!(
             "starting the NameNode, the nodes and the clients: {name}"
         ));
-        Rig::start(options, base, kind, pipelines, java)
+        Rig::start(options, base, kind)
     };
     kinds.into_iter().map(start).collect()
 }

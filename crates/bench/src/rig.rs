@@ -3,16 +3,17 @@
 use super::BenchOptions;
 use super::disk_balancer;
 use super::encryption::BenchCipher;
-use super::fair::stock::{BLOCK_MIB, client_flags, jvm_flags};
+use super::fair::stock::{BLOCK_MIB, client_flags, client_flags_without_native, jvm_flags};
 use super::local_read::nodes_conf;
 use super::names::NameNodeClient;
 use super::peers::{BEFORE, Peer};
-use super::rows::{BenchRow, BenchWorkload};
+use super::rows::{BenchRow, BenchWorkload, Client};
 use super::trace::Tracer;
 use hayloft_testkit::cluster::Cluster;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::scratch;
+use hayloft_testkit::hbase;
 use hayloft_testkit::load::Data;
 use hayloft_testkit::machine;
 use hayloft_testkit::machine::{Device, ReadaheadGuard};
@@ -28,8 +29,6 @@ use std::time::Duration;
 pub(super) const BLOCK_BYTES: u64 = (BLOCK_MIB as u64) << 20;
 /// Read-ahead of the device, KiB, at least: what Hadoop's tuning guides ask for.
 const READAHEAD_KIB: u64 = 4096;
-/// Copies of each peer for pipelines.
-const COPIES: usize = 3;
 
 /// A peer and its nodes.
 #[derive(Debug)]
@@ -94,6 +93,8 @@ impl RigKind {
 pub(super) struct Rig {
     // Dropped in this order: processes before their directories.
     pub(super) driver: Option<Driver>,
+    /// The JVM in which HBase writes its logs.
+    pub(super) hbase: Option<Driver>,
     pub(super) kind: RigKind,
     namenode: String,
     pub(super) names: NameNodeClient,
@@ -136,15 +137,14 @@ impl Rig {
     ///
     /// # Errors
     /// When something does not come up, or `base` has too little room.
-    pub(super) fn start(
-        options: &BenchOptions,
-        base: &Path,
-        kind: RigKind,
-        pipelines: bool,
-        java: bool,
-    ) -> Result<Self> {
+    pub(super) fn start(options: &BenchOptions, base: &Path, kind: RigKind) -> Result<Self> {
         let disk = directory_in(base)?;
-        let copies = if pipelines { COPIES } else { 1 };
+        let rows = || {
+            let all = options.rows.iter();
+            all.filter(move |row| RigKind::of(row) == kind)
+        };
+        // Copies of each peer for pipelines.
+        let copies = rows().map(|row| row.workload.nodes()).max().unwrap_or(1);
         // A balancer has twice the data, and a copy of what moves.
         room(options, disk.path(), copies * (2 * kind.volumes() - 1))?;
         let mut builder = Cluster::builder("bench")
@@ -181,11 +181,18 @@ impl Rig {
         let mut cluster = builder.start()?;
         let namenode = cluster.namenode(0).rpc();
         let names = NameNodeClient::new(&namenode)?;
-        let driver = java
+        let is_hbase = |row: &BenchRow| row.workload.needs_hbase();
+        let driver = rows()
+            .any(|row| row.client == Client::Java && !is_hbase(row))
             .then(|| cluster.driver_with_flags(client_flags()))
+            .transpose()?;
+        let hbase = rows()
+            .any(is_hbase)
+            .then(|| hbase::driver(&cluster, client_flags_without_native()))
             .transpose()?;
         Ok(Self {
             driver,
+            hbase,
             kind,
             namenode,
             names,
@@ -360,7 +367,6 @@ fn room(options: &BenchOptions, dir: &Path, copies: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::Client;
 
     #[test]
     fn only_local_rows_get_sockets() {

@@ -1,9 +1,10 @@
 //! What can be measured, by name.
 
+pub use super::client::Client;
 use super::disk_balancer::Balancing;
 use super::encryption::BenchCipher;
 use super::local_read::LocalRead;
-use serde::{Deserialize, Serialize};
+use super::wal_log::WalLog;
 use std::fmt;
 
 /// A kind of load.
@@ -28,6 +29,8 @@ pub enum BenchWorkload {
     Hflushed(u32),
     /// The same, hsynced.
     Hsynced(u32),
+    /// HBase's write-ahead log.
+    Wal(WalLog),
     /// Files of 10 KB, created by four clients.
     SmallFiles,
     /// The same by a client that asks again after 10 ms, not 400, when the NameNode refuses a
@@ -50,49 +53,6 @@ pub enum BenchWorkload {
     Start,
 }
 
-/// Who does it.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub enum Client {
-    /// The stock Java client.
-    #[serde(rename = "java")]
-    Java,
-    /// The crate hdfs-native.
-    #[serde(rename = "hdfs-native")]
-    HdfsNative,
-    /// The load client of the test kit, which no user has: it shows limits. Runs of earlier
-    /// versions call it `native`.
-    #[serde(rename = "load", alias = "native")]
-    Load,
-    /// No HDFS client takes part.
-    #[serde(rename = "none")]
-    #[default]
-    None,
-}
-
-impl Client {
-    /// Those that users have.
-    pub const OF_USERS: [Self; 2] = [Self::Java, Self::HdfsNative];
-
-    /// Its name in tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Java => "java",
-            Self::HdfsNative => "hdfs-native",
-            Self::Load => "load",
-            Self::None => "-",
-        }
-    }
-
-    /// Whether users have it.
-    #[must_use]
-    pub fn is_of_users(self) -> bool {
-        Self::OF_USERS.contains(&self)
-    }
-}
-
 impl fmt::Display for BenchWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -105,6 +65,7 @@ impl fmt::Display for BenchWorkload {
             Self::Hflush => f.write_str("hflush"),
             Self::Hflushed(logs) => write!(f, "hflush-{logs}"),
             Self::Hsynced(logs) => write!(f, "hsync-{logs}"),
+            Self::Wal(log) => f.write_str(log.row()),
             Self::SmallFiles => f.write_str("small-files"),
             Self::PromptSmallFiles => f.write_str("small-files-prompt"),
             Self::Replicated => f.write_str("replicated-3"),
@@ -145,6 +106,7 @@ impl BenchWorkload {
                 format!("{}, 1 KB hflushed each time", count(n, "one log", "logs"))
             }
             Self::Hsynced(n) => format!("{}, 1 KB hsynced each time", count(n, "one log", "logs")),
+            Self::Wal(log) => log.about(),
             Self::SmallFiles => "files of 10 KB created by 4 clients".into(),
             Self::PromptSmallFiles => "the same, refused closes repeated after 10 ms".into(),
             Self::Replicated => "one writer, replication 3".into(),
@@ -164,6 +126,7 @@ impl BenchWorkload {
                 | Self::Hflush
                 | Self::Hflushed(_)
                 | Self::Hsynced(_)
+                | Self::Wal(_)
                 | Self::SmallFiles
                 | Self::PromptSmallFiles
                 | Self::Replicated
@@ -199,6 +162,7 @@ impl BenchWorkload {
                     | Self::Hflush
                     | Self::Hflushed(_)
                     | Self::Hsynced(_)
+                    | Self::Wal(_)
                     | Self::SmallFiles
                     | Self::PromptSmallFiles
             ),
@@ -209,6 +173,21 @@ impl BenchWorkload {
     #[must_use]
     pub const fn needs_libhadoop(self) -> bool {
         matches!(self, Self::Local { .. })
+    }
+
+    /// Whether the client is HBase.
+    #[must_use]
+    pub const fn needs_hbase(self) -> bool {
+        matches!(self, Self::Wal(_))
+    }
+
+    /// How many of a peer's nodes take part.
+    #[must_use]
+    pub const fn nodes(self) -> usize {
+        match self {
+            Self::Replicated | Self::Wal(_) => 3,
+            _ => 1,
+        }
     }
 
     /// Whether a node does some of it: not of what a client reads by itself from files that it has
@@ -255,11 +234,11 @@ impl BenchRow {
     }
 
     /// The same row with a cipher, if its client has that: hdfs-native has no RC4, the load client
-    /// none at all. Files that are passed are read in clear.
+    /// none at all. Files that are passed are read in clear, and HBase writes so.
     #[must_use]
     pub fn encrypted(self, cipher: BenchCipher) -> Option<Self> {
         let has_it = match self.client {
-            Client::Java => !self.workload.needs_libhadoop(),
+            Client::Java => !self.workload.needs_libhadoop() && !self.workload.needs_hbase(),
             Client::HdfsNative => cipher != BenchCipher::Rc4,
             Client::Load | Client::None => false,
         };
@@ -313,6 +292,8 @@ pub(super) enum Stage {
     Hflush,
     /// Logs by the Java client.
     Logs,
+    /// HBase's logs.
+    Wals,
     SmallFiles(Client),
     Replicated(Client),
     /// One file that the Java client reads by itself, and over TCP.
@@ -342,7 +323,7 @@ pub(super) fn stages() -> Vec<Stage> {
         Stage::Hflush,
         Stage::DiskBalancer,
     ];
-    stages.extend([Stage::Logs, Stage::Local, Stage::Descriptors]);
+    stages.extend([Stage::Logs, Stage::Wals, Stage::Local, Stage::Descriptors]);
     stages.extend(only_load);
     stages
 }
@@ -366,6 +347,7 @@ impl Stage {
                 let synced = [1, 4, 16].map(BenchWorkload::Hsynced);
                 (Client::Java, [flushed, synced].concat())
             }
+            Self::Wals => (Client::Java, WalLog::ALL.map(BenchWorkload::Wal).to_vec()),
             // Of the clients the Java one alone lets its wait be set.
             Self::SmallFiles(Client::Java) => (
                 Client::Java,
@@ -393,14 +375,6 @@ impl Stage {
         let row = |workload| BenchRow::new(workload, client);
         workloads.into_iter().map(row).collect()
     }
-
-    /// How many of a peer's nodes take part.
-    pub(super) const fn nodes(self) -> usize {
-        match self {
-            Self::Replicated(_) => 3,
-            _ => 1,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -423,6 +397,7 @@ mod tests {
         assert_eq!(BenchRow::named("cold-4-rc4", Client::HdfsNative), None);
         assert_eq!(BenchRow::named("write-1-aes", Client::Load), None);
         assert_eq!(BenchRow::named("local-warm-1-aes", Client::Java), None);
+        assert_eq!(BenchRow::named("wal-asyncfs-aes", Client::Java), None);
         let of_a_file = Stage::Local.rows();
         let of_a_file: Vec<String> = of_a_file.iter().map(BenchRow::name).collect();
         let tcp = "tcp-cold-1 tcp-warm-1 tcp-pread-1";

@@ -82,7 +82,7 @@ impl Run<'_> {
         }
         rows.retain(|row| self.options.rows.contains(row) && peer.takes_part(row.workload));
         rows.retain(|row| RigKind::of(row) == self.rig.kind);
-        if rows.is_empty() || (stage.nodes() > self.rig.seats[seat].nodes.len()) {
+        if rows.is_empty() {
             return Ok(false);
         }
         let dir = format!("/bench/{}/{}", rows[0], peer.name);
@@ -90,12 +90,12 @@ impl Run<'_> {
         let mut device = None;
         for row in rows {
             if round == 0 {
-                self.warm_up(row, stage, seat, &dir, &mut files)?;
+                self.warm_up(row, seat, &dir, &mut files)?;
             }
             if interrupt::asked() {
                 break;
             }
-            let outcome = self.row(row, stage, seat, &dir, &mut files);
+            let outcome = self.row(row, seat, &dir, &mut files);
             let (figures, failed) = match outcome {
                 Ok(figures) => (figures, None),
                 Err(_) if interrupt::asked() => break,
@@ -113,7 +113,6 @@ impl Run<'_> {
     fn warm_up(
         &mut self,
         row: BenchRow,
-        stage: Stage,
         seat: usize,
         dir: &str,
         files: &mut Option<Files>,
@@ -125,7 +124,7 @@ impl Run<'_> {
             paces: Vec::new(),
         };
         while warm_up.paces.len() < self.options.warm_ups && !warm_up.is_warm() {
-            let Ok(figures) = self.row(row, stage, seat, dir, files) else {
+            let Ok(figures) = self.row(row, seat, dir, files) else {
                 break;
             };
             let pace = figures.get(&Figure::Ops).or(figures.get(&Figure::Rate));
@@ -208,21 +207,18 @@ impl Run<'_> {
     fn row(
         &mut self,
         row: BenchRow,
-        stage: Stage,
         seat: usize,
         dir: &str,
         files: &mut Option<Files>,
     ) -> Result<Figures> {
         let bytes = (self.options.mib << 20) / row.cipher.map_or(1, BenchCipher::divisor);
-        let nodes = self.rig.addresses(seat, 1);
+        let nodes = self.rig.addresses(seat, row.workload.nodes());
         match row.workload {
             BenchWorkload::Write(streams) => {
                 let share = (streams.into(), bytes / u64::from(streams));
-                self.measured_write(row, seat, dir, share, stage, files)
+                self.measured_write(row, seat, dir, share, files)
             }
-            BenchWorkload::Replicated => {
-                self.measured_write(row, seat, dir, (1, bytes), stage, files)
-            }
+            BenchWorkload::Replicated => self.measured_write(row, seat, dir, (1, bytes), files),
             BenchWorkload::Cold(streams) | BenchWorkload::Warm(streams) => {
                 let share = (streams.into(), bytes / u64::from(streams));
                 let ready = self.ready(row.client, seat, dir, share, files)?;
@@ -259,6 +255,7 @@ impl Run<'_> {
             BenchWorkload::Hflushed(logs) | BenchWorkload::Hsynced(logs) => {
                 self.measured(row, seat, |run| run.logs(row, logs, &nodes, dir))
             }
+            BenchWorkload::Wal(log) => self.measured(row, seat, |run| run.wal(log, &nodes, dir)),
             BenchWorkload::SmallFiles | BenchWorkload::PromptSmallFiles => {
                 self.measured(row, seat, |run| run.small_files(row, &nodes, dir))
             }
@@ -285,14 +282,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures a load of a seat's first node.
+    /// Measures a load of those nodes of a seat that take part.
     pub(super) fn measured(
         &mut self,
         row: BenchRow,
         seat: usize,
         load: impl FnOnce(&mut Self) -> Result<LoadOutcome>,
     ) -> Result<Figures> {
-        let watched = self.watching(row.client, seat, 1)?;
+        let watched = self.watching(row, seat)?;
         watched.run(self, row.workload, load)
     }
 
@@ -302,15 +299,15 @@ impl Run<'_> {
         seat: usize,
         dir: &str,
         share: (u64, u64),
-        stage: Stage,
         files: &mut Option<Files>,
     ) -> Result<Figures> {
         machine::settle(&self.rig.disk())?;
         machine::await_rest()?;
-        warm_memory(share.0 * share.1 * stage.nodes() as u64);
-        let watched = self.watching(row.client, seat, stage.nodes())?;
+        let nodes = row.workload.nodes();
+        warm_memory(share.0 * share.1 * nodes as u64);
+        let watched = self.watching(row, seat)?;
         let mut figures = watched.run(self, row.workload, |run| {
-            let written = run.write(row.client, seat, dir.to_owned(), share, stage.nodes())?;
+            let written = run.write(row.client, seat, dir.to_owned(), share, nodes)?;
             *files = Some(written.0);
             Ok(written.1)
         })?;
@@ -321,9 +318,11 @@ impl Run<'_> {
         Ok(figures)
     }
 
-    fn watching(&mut self, client: Client, seat: usize, nodes: usize) -> Result<Watching> {
-        let client = match (client, &self.rig.driver) {
-            (Client::Java, Some(driver)) => driver.pid(),
+    fn watching(&mut self, row: BenchRow, seat: usize) -> Result<Watching> {
+        let nodes = row.workload.nodes();
+        let client = match (row.client, &self.rig.driver, &self.rig.hbase) {
+            (Client::Java, _, Some(hbase)) if row.workload.needs_hbase() => hbase.pid(),
+            (Client::Java, Some(driver), _) => driver.pid(),
             _ => std::process::id(),
         };
         let scraped = match self.rig.seats[seat].peer.name.as_str() {

@@ -11,6 +11,7 @@ use hayloft_bench::{self, BenchDisk, BenchOptions};
 use hayloft_testkit::congestion::{self, CONDITION};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::lab_binary;
+use hayloft_testkit::hbase;
 use hayloft_testkit::process::{Process, Signal, Spawn, tail};
 use hayloft_testkit::suite::{expect, expect_eq, passed};
 use hayloft_testkit::wait::{self, Seen};
@@ -214,6 +215,10 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
     if let Err(why) = libhadoop() {
         println!("rows of local reads are left out: {why}");
         rows.retain(|row| !row.workload.needs_libhadoop());
+    }
+    if let Err(why) = hbase::installed() {
+        println!("rows of HBase's logs are left out: {why}");
+        rows.retain(|row| !row.workload.needs_hbase());
     }
     // O_DIRECT is a matter of the file system, and has a test of its own.
     rows.retain(|row| row.client != Client::None && (cold || !needs_root(row.workload)));

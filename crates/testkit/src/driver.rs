@@ -96,11 +96,20 @@ impl Driver {
     /// # Errors
     /// As [`Driver::start`].
     pub fn start_at(hadoop: &Hadoop, jvm: &Jvm, place: &Place) -> Result<Self> {
+        Self::start_program(hadoop, jvm, place, class::LAB_DRIVER)
+    }
+
+    /// As [`Driver::start_at`] with another program: a class or a source that serves the same
+    /// operations and more.
+    ///
+    /// # Errors
+    /// As [`Driver::start`].
+    pub fn start_program(hadoop: &Hadoop, jvm: &Jvm, place: &Place, main: &str) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let mut hadoop = hadoop.clone();
         hadoop.add_jar(driver_jar()?);
         let name = format!("driver-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let mut spawn = hadoop.java(&name, jvm, class::LAB_DRIVER, &[]);
+        let mut spawn = hadoop.java(&name, jvm, main, &[]);
         spawn.piped = true;
         let mut process = place.put(spawn).start()?;
         let pipes = process.take_pipes();

@@ -6,6 +6,7 @@
 //! - `error`: errors are the launcher's; a test has its own way to make one
 //! - `files`: what tests do with files through the driver, in one line each
 //! - `hadoop`: Hadoop as the launcher finds it
+//! - `hbase`: HBase's jars, and the lab's client on them
 //! - `load`: a load client that costs little
 //! - `machine`: the machine below a benchmark
 //! - `made_blocks`: many blocks that no client wrote
@@ -49,6 +50,7 @@ pub mod driver;
 pub mod error;
 pub mod files;
 pub mod hadoop;
+pub mod hbase;
 #[cfg(feature = "load")]
 pub mod load;
 #[cfg(feature = "load")]

@@ -173,6 +173,15 @@ pub fn client_flags() -> Vec<String> {
     heap.chain(jvm_flags()).collect()
 }
 
+/// The same for a client of another version than libhadoop is.
+#[must_use]
+pub fn client_flags_without_native() -> Vec<String> {
+    let flags = JVM_FLAGS.map(String::from).into_iter();
+    std::iter::once(CLIENT_HEAP.to_owned())
+        .chain(flags)
+        .collect()
+}
+
 /// The settings of those that take part, beside Hadoop's defaults, and whether all of them have an
 /// effect, for a record.
 #[must_use]

@@ -1,8 +1,9 @@
 //! HBase whose rows lie in its logs alone while nodes and region servers are killed.
 
-use crate::hbase_server::{Client, HBase, fetched};
+use crate::hbase_server::{Client, HBase};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop_conf::Conf;
+use hayloft_testkit::hbase::fetched;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::process::Process;
 use hayloft_testkit::suite::{expect, passed, seconds};

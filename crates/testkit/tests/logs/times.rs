@@ -2,9 +2,10 @@
 //! regions of a killed server are served again, by splits of logs and recoveries of leases.
 
 use crate::hbase::BEST_EFFORT;
-use crate::hbase_server::{HBase, fetched};
+use crate::hbase_server::HBase;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop_conf::Conf;
+use hayloft_testkit::hbase::fetched;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::{Cluster, Outcome, Suite, TestkitError};

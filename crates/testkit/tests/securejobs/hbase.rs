@@ -3,13 +3,14 @@
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop_conf::Conf;
+use hayloft_testkit::hbase::fetched;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::realm::Realm;
 use hayloft_testkit::suite::{expect, passed};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
 use std::path::{Path, PathBuf};
 
-use crate::hbase_server::{HBase, fetched};
+use crate::hbase_server::HBase;
 use crate::{AES, AUTHENTICATION, INTEGRITY, PRIVACY, Protection};
 use crate::{at_localhost, protected, realm};
 

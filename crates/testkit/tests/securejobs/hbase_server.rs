@@ -4,12 +4,12 @@ use hayloft_testkit::Cluster;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::{Hadoop, Jvm, repository_root};
 use hayloft_testkit::hadoop_conf::Conf;
+use hayloft_testkit::hbase::FLAGS;
 use hayloft_testkit::ports;
 use hayloft_testkit::process::Process;
 use hayloft_testkit::suite::{expect, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 const ZOOKEEPER: &str = "org.apache.zookeeper.server.ZooKeeperServerMain";
@@ -19,29 +19,6 @@ const REGION_SERVER: &str = "org.apache.hadoop.hbase.regionserver.HRegionServer"
 const START_LIMIT: Duration = Duration::from_secs(360);
 /// How long a client may work.
 const CLIENT_LIMIT: Duration = Duration::from_secs(360);
-/// What HBase's own script opens to it on Java 17, beside what Hadoop needs.
-const FLAGS: [&str; 7] = [
-    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
-    "--add-opens=java.base/java.lang.reflect=ALL-UNNAMED",
-    "--add-opens=java.base/java.util.concurrent=ALL-UNNAMED",
-    "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED",
-    "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
-    "-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true",
-    "-Dzookeeper.admin.enableServer=false",
-];
-
-/// The directory with HBase's jars, fetched where it is not there yet; else why there is none.
-pub fn fetched() -> std::result::Result<PathBuf, String> {
-    let script = repository_root().join("scripts/fetch-hbase");
-    let output = Command::new(&script).output();
-    let output = output.map_err(|e| format!("{}: {e}", script.display()))?;
-    if output.status.success() {
-        let said = String::from_utf8_lossy(&output.stdout);
-        return Ok(PathBuf::from(said.trim_end()));
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    Err(text.lines().last().unwrap_or("failed").to_owned())
-}
 
 /// A running HBase. Its servers end with it.
 pub struct HBase {

@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -21,7 +22,7 @@ import org.apache.hadoop.util.ExitUtil;
  */
 public final class LabDriver {
   /** One operation: reads arguments, fills in results. */
-  interface Operation {
+  public interface Operation {
     void run(ObjectNode request, ObjectNode answer) throws Exception;
   }
 
@@ -40,6 +41,11 @@ public final class LabDriver {
 
   /** Runs until stdin ends. */
   public static void main(String[] args) throws IOException {
+    serve(Map.of());
+  }
+
+  /** Runs until stdin ends, with these operations, too. */
+  public static void serve(Map<String, Operation> more) throws IOException {
     PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     // Tools print wherever they like; the channel to the lab stays clean.
     System.setOut(System.err);
@@ -48,6 +54,7 @@ public final class LabDriver {
     // Tools that are meant to run once per JVM may run again.
     DefaultMetricsSystem.setMiniClusterMode(true);
     LabDriver driver = new LabDriver(answers);
+    driver.operations.putAll(more);
     ExecutorService pool = Executors.newCachedThreadPool(task -> {
       Thread thread = new Thread(task);
       thread.setDaemon(true);
@@ -57,13 +64,13 @@ public final class LabDriver {
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = requests.readLine(); line != null; line = requests.readLine()) {
       String request = line;
-      pool.execute(() -> driver.serve(request));
+      pool.execute(() -> driver.answer(request));
     }
     // No shutdown hooks: they would close open files, and the lab means this client to be dead.
     Runtime.getRuntime().halt(0);
   }
 
-  private void serve(String line) {
+  private void answer(String line) {
     ObjectNode answer = json.createObjectNode();
     long start = System.nanoTime();
     try {
