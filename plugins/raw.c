@@ -8,8 +8,9 @@
  * stubs are there. A file serves in place of a disk, for trials. Options behind the path:
  *     discard=yes  the device is told which room is free; the node asks for it once no power loss
  *                  brings a stub back that names that room
- *     wipe=WHAT    takes a device that has something else on it, which is lost. WHAT is what the
- *                  refusal calls it. Without effect once the directory has a device.
+ *     wipe=WHAT:SIZE  takes a device that has something else on it, which is lost. WHAT is what
+ *                  the refusal calls it, SIZE the bytes of the device. Without effect once the
+ *                  directory has a device: take it away then, since names of disks may change.
  *
  * Where blocks are is the node's choice, and its stubs say it. A device is only opened if no
  * other program and no mount has it. */
@@ -33,6 +34,7 @@
 
 #include "raw/signatures.h"
 
+#define SIZE_MIN (16u << 20)  /* bytes; the node's own limit, so that nothing is wiped in vain */
 #define BOUNCE (1u << 20)     /* bytes that one call copies, at most */
 #define BLOCK_MAX 4096u       /* bytes that a device writes at least, at most */
 #define LOCKS 64              /* of blocks that are written in part */
@@ -59,14 +61,20 @@ __attribute__((format(printf, 2, 3))) static int say(int answer, const char *for
   return answer;
 }
 
+static int shrank(const struct device *device) {
+  uint64_t size = 0;
+  return ioctl(device->fd, BLKGETSIZE64, &size) || size < device->size;
+}
+
 /* What the node hears of errno: that the device is lost, but for what it may try again, and for
- * room, which only a file can lack: the kernel says so of a disk that shrank to nothing. */
+ * room, which files and thin disks lack. The kernel says so of a disk that shrank to nothing, too. */
 static int failed(const struct device *device, const char *doing, uint64_t at) {
   int code = errno;
   say(0, "%s at %llu of %s: %s", doing, (unsigned long long)at, device->path, strerror(code));
   switch (code) {
   case EINTR: case EAGAIN: case ENOMEM: case EROFS: case ENODEV: case EINVAL: return -code;
-  case ENOSPC: return device->is_disk ? -ENODEV : -ENOSPC;
+  case ENOSPC: return device->is_disk && shrank(device) ? -ENODEV : -ENOSPC;
+  case EDQUOT: return -ENOSPC;
   case ENXIO: return -ENODEV;
   case EPERM: return -EROFS;
   default: return -EIO;
@@ -138,7 +146,7 @@ static int measure(struct device *device, const struct stat *found) {
     return say(-EINVAL, "%s is no disk and no file", device->path);
   }
   device->size -= device->size % device->block;
-  if (device->size < 4 * EDGE)
+  if (device->size < SIZE_MIN)
     return say(-EINVAL, "%s has %llu bytes, which is too small", device->path,
                (unsigned long long)device->size);
   return 0;
@@ -186,7 +194,10 @@ static int is_new(const char *directory) {
 static int must_be_ours(const struct device *device, const char *directory, const char *wipe,
                         unsigned char *edges) {
   int answer = read_edge(device, edges, 0);
-  if (!answer)
+  /* Blocks are at the end of a device of Hayloft's, and may be unreadable. */
+  if (!answer && has_header(edges))
+    memset(edges + EDGE, 0, EDGE);
+  else if (!answer)
     answer = read_edge(device, edges + EDGE, device->size - EDGE);
   if (answer)
     return answer;
@@ -203,22 +214,24 @@ static int must_be_ours(const struct device *device, const char *directory, cons
     return say(-EMEDIUMTYPE, "%s has %s on it: it is not the device that the directory had",
                device->path, there);
   }
-  if (!wipe || strcmp(wipe, there))
+  char wanted[64];
+  snprintf(wanted, sizeof wanted, "%s:%llu", there, (unsigned long long)device->size);
+  if (!wipe || strcmp(wipe, wanted))
     return say(-EMEDIUMTYPE, "%s has something on it (%s): if ALL OF IT may be lost, add wipe=%s "
-               "behind the path", device->path, there, there);
+               "behind the path", device->path, there, wanted);
   return clear(device, edges);
 }
 
 static int read_options(struct device *device, char *text, const char **wipe) {
-  const char *wrong = "the options behind the path are discard=yes and wipe=WHAT";
+  const char *wrong = "the options behind the path are discard=yes and wipe=WHAT:SIZE";
   char *rest = NULL;
-  char *word = strtok_r(text, " \t", &rest);
+  char *word = strtok_r(text, " \t\r\n", &rest);
   if (!word || *word != '/')
     return say(-EINVAL, "name the disk behind the plug-in: plugin:/path/of/raw.so /dev/...");
   device->path = strdup(word);
   if (!device->path)
     return say(-ENOMEM, "out of memory");
-  while ((word = strtok_r(NULL, " \t", &rest))) {
+  while ((word = strtok_r(NULL, " \t\r\n", &rest))) {
     if (strcmp(word, "discard=yes") == 0)
       device->discard = 1;
     else if (strncmp(word, "wipe=", 5) == 0)
@@ -240,13 +253,14 @@ static void close_volume(void *volume) {
 static int open_volume(const char *directory, const char *options, void **out) {
   why[0] = 0;
   struct device *device = calloc(1, sizeof *device);
+  if (device)
+    device->fd = -1;
   char *text = strdup(options);
   unsigned char *edges = aligned(2 * EDGE);
   int answer = device && text && edges ? 0 : say(-ENOMEM, "out of memory");
   const char *wipe = NULL;
   struct stat found;
   if (!answer) {
-    device->fd = -1;
     for (int i = 0; i < LOCKS; i++)
       pthread_mutex_init(&device->parts[i], NULL);
     answer = read_options(device, text, &wipe);

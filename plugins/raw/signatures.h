@@ -66,7 +66,8 @@ static int is_blank(const unsigned char *edge) {
   return edge[0] == 0 && memcmp(edge, edge + 1, EDGE - 1) == 0;
 }
 
-/* Whether one of the two headers of Hayloft is there; the node looks whose it is. */
+/* Whether one of the two headers of Hayloft is there; the node looks whose it is, and that nothing
+ * else is in this MiB. */
 static int has_header(const unsigned char *head) {
   return memcmp(head, "HAYLOFT", 7) == 0 || memcmp(head + EDGE / 4 * 3, "HAYLOFT", 7) == 0;
 }

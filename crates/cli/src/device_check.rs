@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use hayloft_conf::{Configuration, keys};
 use hayloft_console::size;
-use hayloft_io::{DeviceCheck, IoError, RecordLock, check_device};
+use hayloft_io::{DeviceCheck, IoError, RecordLock, check_device, must_have_device};
 
 use crate::error::{CliError, FINDING};
 use crate::given::{WhereArgs, conf_dir};
@@ -32,6 +32,8 @@ pub fn run(args: &FsckArgs) -> Result<ExitCode, CliError> {
         Some(engine) => engine.clone(),
         None => configured(&dir, &args.place)?,
     };
+    // A lock file that root makes where there is none stops the node of another user.
+    must_have_device(&dir).map_err(|error| unusable(&error, ""))?;
     let host = rustix::system::uname();
     let note = format!(
         "{}@{}",

@@ -73,8 +73,8 @@ pub use engine::{Engine, EngineFile};
 pub use engines::{
     DeviceCheck, DirectLimits, ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED, EngineConfig,
     EngineDescription, PLUGIN_PREFIX, block_device_of, check_device, describe_plugin,
-    engine_by_name, engine_descriptions, engine_for, load_plugin_for_trial, plugin_parts,
-    try_plugins_by,
+    engine_by_name, engine_descriptions, engine_for, load_plugin_for_trial, must_have_device,
+    plugin_parts, try_plugins_by,
 };
 pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};

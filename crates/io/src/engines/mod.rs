@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use around_cache::DirectLimits;
-pub use choose::{Choice, block_device_of, check_device, engine_for};
+pub use choose::{Choice, block_device_of, check_device, engine_for, must_have_device};
 pub use describe::{EngineDescription, describe_plugin, engine_descriptions};
 pub use plugin::{PLUGIN_PREFIX, load_plugin_for_trial, plugin_parts, try_plugins_by};
 pub use stub::DeviceCheck;

@@ -82,29 +82,49 @@ fn decode(bytes: &[u8], device: &DeviceId, units: u64, len: u64) -> Result<Vec<E
     Ok(extents)
 }
 
+/// Why a stub's extents are not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoExtents {
+    /// What the attribute says cannot be trusted, in words.
+    Damaged(String),
+    /// It could not be read: it may well say where the bytes are.
+    Unread(Errno),
+}
+
+impl std::fmt::Display for NoExtents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Damaged(why) => f.write_str(why),
+            Self::Unread(errno) => {
+                write!(f, "{ATTRIBUTE}: {}", std::io::Error::from(*errno))
+            }
+        }
+    }
+}
+
 /// Reads the extents of a stub of `len` bytes. A file without the attribute has none, and must be
 /// empty.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// What is wrong.
 pub(super) fn read(
     file: &File,
     device: &DeviceId,
     units: u64,
     len: u64,
-) -> Result<Vec<Extent>, String> {
+) -> Result<Vec<Extent>, NoExtents> {
+    let damaged = |why: String| Err(NoExtents::Damaged(why));
     let mut bytes = [0; BYTES_MAX];
     let name = ATTRIBUTE;
     match fgetxattr(file, name, &mut bytes[..]) {
-        Ok(count) => {
-            decode(&bytes[..count], device, units, len).map_err(|why| format!("{name}: {why}"))
-        }
+        Ok(count) => decode(&bytes[..count], device, units, len)
+            .or_else(|why| damaged(format!("{name}: {why}"))),
         Err(Errno::NODATA) if len == 0 => Ok(Vec::new()),
-        Err(Errno::NODATA) => Err(format!(
+        Err(Errno::NODATA) => damaged(format!(
             "it has {len} bytes and no attribute {name} that says where they are"
         )),
-        Err(Errno::RANGE) => Err(format!("{name} is too long")),
-        Err(errno) => Err(format!("{name}: {}", std::io::Error::from(errno))),
+        Err(Errno::RANGE) => damaged(format!("{name} is too long")),
+        Err(errno) => Err(NoExtents::Unread(errno)),
     }
 }
 

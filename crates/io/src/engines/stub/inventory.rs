@@ -5,8 +5,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::getxattr;
+use rustix::io::Errno;
 use tracing::warn;
 
+use super::extents_attribute::NoExtents;
 use super::free_units::{Extent, Room, UNIT};
 use super::whose_device::HEADER;
 use super::{DeviceId, PLAIN_SUFFIX, extents_attribute};
@@ -72,7 +74,7 @@ impl Inventory {
             tally: Tally::default(),
         };
         each_stub(root, 0, &mut |path, file, facts| {
-            walk.file(path, file, facts);
+            walk.file(path, file, facts)
         })?;
         Ok(Self {
             room: walk.room,
@@ -96,6 +98,7 @@ impl Inventory {
                 if self.contested.contains(&facts.key) && paths.len() < most {
                     paths.push(path.to_owned());
                 }
+                Ok(())
             })?;
         }
         Ok(paths)
@@ -106,7 +109,7 @@ impl Inventory {
 fn each_stub(
     dir: &Path,
     depth: usize,
-    work: &mut dyn FnMut(&Path, &File, InodeFacts),
+    work: &mut dyn FnMut(&Path, &File, InodeFacts) -> Result<(), IoError>,
 ) -> Result<(), IoError> {
     let failed = |e: std::io::Error| IoError::from_std(IoOp::Other, dir, &e);
     if depth > DEPTH_MAX {
@@ -119,20 +122,22 @@ fn each_stub(
             // Of the file system, which others than root may not read.
         } else if kind.is_dir() {
             each_stub(&path, depth + 1, work)?;
-        } else if kind.is_file() && is_stub(&path) {
+        } else if kind.is_file() && is_stub(&path)? {
             let failed = |e: std::io::Error| IoError::from_std(IoOp::Open, &path, &e);
             let file = File::open(&path).map_err(failed)?;
             let facts = InodeFacts::of(&file).map_err(|e| failed(e.into()))?;
-            work(&path, &file, facts);
+            work(&path, &file, facts)?;
         }
     }
     Ok(())
 }
 
 impl Walk<'_> {
-    fn file(&mut self, path: &Path, file: &File, facts: InodeFacts) {
+    /// Takes a stub's room. When its attribute cannot be read, all fails: its room would be given
+    /// to another.
+    fn file(&mut self, path: &Path, file: &File, facts: InodeFacts) -> Result<(), IoError> {
         if !self.seen.insert(facts.key) {
-            return;
+            return Ok(());
         }
         self.tally.stubs += 1;
         self.tally.bytes += facts.len;
@@ -143,8 +148,11 @@ impl Walk<'_> {
                     self.claim(path, facts.key, extent);
                 }
             }
+            Err(NoExtents::Unread(errno)) => {
+                return Err(IoError::from_errno(IoOp::Open, path, errno));
+            }
             // It has no place that can be trusted: reading it fails, and the replica is reported.
-            Err(why) => {
+            Err(NoExtents::Damaged(why)) => {
                 warn!(path = %path.display(), why, "a stub cannot be read");
                 self.tally.unusable_count += 1;
                 if self.tally.unusable.len() < UNUSABLE_MAX {
@@ -152,6 +160,7 @@ impl Walk<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     fn claim(&mut self, path: &Path, key: InodeKey, extent: Extent) {
@@ -174,8 +183,14 @@ impl Walk<'_> {
 }
 
 /// Whether it is a replica's data, or was it under another name.
-fn is_stub(path: &Path) -> bool {
+fn is_stub(path: &Path) -> Result<bool, IoError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let has_place = || getxattr(path, extents_attribute::ATTRIBUTE, &mut [0_u8; 0][..]).is_ok();
-    !name.ends_with(PLAIN_SUFFIX) && (name.starts_with("blk_") || has_place())
+    if name.ends_with(PLAIN_SUFFIX) || name.starts_with("blk_") {
+        return Ok(!name.ends_with(PLAIN_SUFFIX));
+    }
+    match getxattr(path, extents_attribute::ATTRIBUTE, &mut [0_u8; 0][..]) {
+        Ok(_) => Ok(true),
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOENT) => Ok(false),
+        Err(errno) => Err(IoError::from_errno(IoOp::Open, path, errno)),
+    }
 }

@@ -258,7 +258,8 @@ impl<D: Blocking> StubVolume<D> {
                 let contested = self.with_inventory(|i| i.contested.contains(&facts.key))?;
                 let extents =
                     extents_attribute::read(&file, &self.adopted.id, self.units, facts.len);
-                let stub = Stub::new(extents.map_err(damaged)?, facts.len, contested);
+                let extents = extents.map_err(|why| damaged(why.to_string()))?;
+                let stub = Stub::new(extents, facts.len, contested);
                 let earlier = locks::lock(&self.unflushed).files.remove(&facts.key);
                 stub.set_dirty_since(earlier.map(|(since, _)| since));
                 let stub = Arc::new(stub);
@@ -406,7 +407,7 @@ impl<D: Blocking> Blocking for EitherFile<D> {
     fn stream(&self, op: IoOp, offset: u64, len: usize) -> Option<crate::disk::Stream> {
         match self {
             Self::Stub(file) => file.stream(op, offset, len),
-            // Small, and on another disk.
+            // Small: its place decides little.
             Self::Plain(_) => None,
         }
     }

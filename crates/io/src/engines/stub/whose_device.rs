@@ -68,12 +68,13 @@ impl Named {
     }
 
     /// What a device's first MiB says. The second copy counts where the first is torn or blank:
-    /// what is there otherwise is another program's.
+    /// what is there otherwise is another program's. So is anything beside what the node writes.
     fn on_device(head: &[u8]) -> Option<Self> {
         let [first, second] = Self::copies(head);
         let beginning = head.get(..HEADER_BYTES)?;
         let torn = blank(beginning) || beginning.starts_with(MAGIC);
-        first.or_else(|| second.filter(|_| torn))
+        let named = first.or_else(|| second.filter(|_| torn));
+        named.filter(|_| is_only_ours(head))
     }
 
     /// The two headers of a device's first MiB.
@@ -174,12 +175,17 @@ fn belongs<D: Blocking>(device: &D, root: &Path, wipe: bool) -> Result<(DeviceId
             ours.id
         }
         // A stop between the two halves of making them belong together.
-        (Some(ours), None) if blank(&head) && !has_blocks(root) => {
+        (Some(ours), None)
+            if size == ours.size && is_blank(device, &head, size)? && !has_blocks(root) =>
+        {
             begin(device, root, ours)?;
             ours.id
         }
         (Some(ours), theirs) => {
-            let there = theirs.map_or("no device of Hayloft's".to_owned(), |t| hex(&t.id));
+            let there = theirs.map_or_else(
+                || "no device of Hayloft's, or another program wrote to it".to_owned(),
+                |theirs| hex(&theirs.id),
+            );
             let why = format!(
                 "the directory belongs to device {}, and this is {there}: name the right one in \
                  hayloft.io.engine",
@@ -207,9 +213,7 @@ fn format<D: Blocking>(
         );
         return Err(refused(root, why));
     }
-    // Tables of partitions and of some file systems are at the end too.
-    let may_go = wipe || blank(head) && blank(&read(device, size - HEADER)?);
-    if !may_go {
+    if !wipe && !is_blank(device, head, size)? {
         let why = "there is something on it already: clear its first and its last MiB if it may go";
         return Err(refused(root, why));
     }
@@ -221,9 +225,18 @@ fn format<D: Blocking>(
     let random = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut id));
     random.map_err(|e| IoError::from_std(IoOp::Open, Path::new("/dev/urandom"), &e))?;
     let named = Named { id, size };
+    if wipe {
+        let zeros = Bytes::from(vec![0; head.len()]);
+        device.write(&[&zeros], 0).1?;
+    }
     note(root, named)?;
     begin(device, root, named)?;
     Ok(id)
+}
+
+/// Whether nothing is on it: tables of partitions and of some file systems are at the end too.
+fn is_blank<D: Blocking>(device: &D, head: &[u8], size: u64) -> Result<bool, IoError> {
+    Ok(blank(head) && blank(&read(device, size - HEADER)?))
 }
 
 fn begin<D: Blocking>(device: &D, root: &Path, named: Named) -> Result<(), IoError> {
@@ -238,6 +251,25 @@ fn begin<D: Blocking>(device: &D, root: &Path, named: Named) -> Result<(), IoErr
 
 fn blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|b| *b == 0)
+}
+
+/// Whether the first MiB is blank but for its headers and what checks of the disk write. Another
+/// program may have spared the headers.
+fn is_only_ours(head: &[u8]) -> bool {
+    let place = |at: u64, bytes: usize| {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        at..at.saturating_add(bytes)
+    };
+    let ours = [
+        place(0, HEADER_BYTES),
+        place(PROBE_AT, PROBE_BYTES),
+        place(COPY_AT, HEADER_BYTES),
+    ];
+    let ends = ours.iter().map(|range| range.end);
+    let starts = ours.iter().skip(1).map(|range| range.start);
+    let gaps = ends.zip(starts.chain([head.len()]));
+    gaps.into_iter()
+        .all(|(from, to)| head.get(from..to).is_some_and(blank))
 }
 
 fn has_blocks(root: &Path) -> bool {
