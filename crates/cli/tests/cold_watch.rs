@@ -32,8 +32,8 @@ fn command(dir: &Path, words: &[&str]) -> Command {
     command
 }
 
-fn started(dir: &Path) -> Watch {
-    Watch(Some(command(dir, &[]).spawn().expect("the binary runs")))
+fn started(dir: &Path, words: &[&str]) -> Watch {
+    Watch(Some(command(dir, words).spawn().expect("the binary runs")))
 }
 
 fn ended(mut watch: Watch) -> Output {
@@ -60,7 +60,7 @@ fn told(output: &Output) -> String {
 fn a_watch_waits_for_its_namenode_and_ends_when_told_to() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let status = dir.path().join("state/status.json");
-    let watch = started(dir.path());
+    let watch = started(dir.path(), &[]);
     wait_for("the status", || status.exists());
     let second = command(dir.path(), &["--once"]).output().expect("it runs");
     assert_eq!(second.status.code(), Some(2), "{second:?}");
@@ -69,6 +69,7 @@ fn a_watch_waits_for_its_namenode_and_ends_when_told_to() {
     asked.args(["cold", "watch", "--status", "--state"]);
     let asked = asked.arg(dir.path().join("state")).output();
     let asked = asked.expect("it runs");
+    assert_eq!(asked.status.code(), Some(1), "{asked:?}");
     let text = String::from_utf8_lossy(&asked.stdout).into_owned();
     for part in [
         "no pass has ended",
@@ -77,6 +78,7 @@ fn a_watch_waits_for_its_namenode_and_ends_when_told_to() {
     ] {
         assert!(text.contains(part), "{part}: {asked:?}");
     }
+    assert!(!text.contains("no watch runs"), "{asked:?}");
     let output = ended(watch);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let waits = told(&output).matches("waits and tries again").count();
@@ -92,16 +94,19 @@ fn a_watch_waits_for_its_namenode_and_ends_when_told_to() {
 
 #[test]
 fn a_watch_ends_in_the_middle_of_a_pass() {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let watch = started(dir.path());
-    let lock = dir.path().join("state/lock");
-    wait_for("the lock", || lock.exists());
-    // The handlers of signals are there a little later.
-    std::thread::sleep(Duration::from_millis(500));
-    let start = Instant::now();
-    let output = ended(watch);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(start.elapsed() < LIMIT / 2);
+    // One pass that was asked for and not made is a finding.
+    for (words, code) in [(&[][..], 0), (&["--once"][..], 1)] {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let watch = started(dir.path(), words);
+        let lock = dir.path().join("state/lock");
+        wait_for("the lock", || lock.exists());
+        // The handlers of signals are there a little later.
+        std::thread::sleep(Duration::from_millis(500));
+        let start = Instant::now();
+        let output = ended(watch);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert!(start.elapsed() < LIMIT / 2);
+    }
 }
 
 #[test]

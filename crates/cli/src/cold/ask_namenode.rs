@@ -42,6 +42,8 @@ pub struct ArchiveSpace {
     pub storages: u64,
     /// Bytes free on them.
     pub free: u64,
+    /// When a DataNode was heard last, by the NameNode's clock; milliseconds since 1970.
+    pub heard_ms: u64,
 }
 
 impl ActiveNameNode {
@@ -78,6 +80,11 @@ impl ActiveNameNode {
     /// The name service, or the NameNode's address where there is none.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How many NameNodes the name service has.
+    pub fn count(&self) -> usize {
+        self.clients.len()
     }
 
     async fn call<Req, Resp>(&self, method: &'static str, request: &Req) -> Result<Resp, RpcError>
@@ -170,6 +177,19 @@ impl ActiveNameNode {
         Ok(PolicyNames(known.collect()))
     }
 
+    /// Whether the active one is in safe mode: then it changes nothing.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn is_in_safe_mode(&self) -> Result<bool, RpcError> {
+        let request = SetSafeModeRequest {
+            action: SafeModeAction::Get.into(),
+            checked: Some(true),
+        };
+        let answer: SetSafeModeResponse = self.call("setSafeMode", &request).await?;
+        Ok(answer.result)
+    }
+
     /// What the live DataNodes have of type ARCHIVE. For the superuser alone.
     ///
     /// # Errors
@@ -180,9 +200,13 @@ impl ActiveNameNode {
         };
         let answer: GetDatanodeStorageReportResponse =
             self.call("getDatanodeStorageReport", &request).await?;
-        let storages = answer.datanode_storage_reports.iter();
-        let storages = storages.flat_map(|node| &node.storage_reports);
-        let mut space = ArchiveSpace::default();
+        let nodes = &answer.datanode_storage_reports;
+        let heard = nodes.iter().map(|node| node.datanode_info.last_update());
+        let mut space = ArchiveSpace {
+            heard_ms: heard.max().unwrap_or(0),
+            ..ArchiveSpace::default()
+        };
+        let storages = nodes.iter().flat_map(|node| &node.storage_reports);
         for report in storages {
             let kind = report
                 .storage
@@ -319,7 +343,7 @@ mod tests {
             ("dfs.namenode.rpc-address.west.b", "b:1"),
         ];
         let west = of(&two, Some("west")).expect("named");
-        assert_eq!((west.name(), west.clients.len()), ("west", 2));
+        assert_eq!((west.name(), west.count()), ("west", 2));
         let error = of(&two, None).expect_err("ambiguous").to_string();
         assert!(
             error.contains("east, west") && error.contains("--nameservice"),

@@ -81,6 +81,7 @@ impl Planner<'_> {
                     path: tree.path(dir),
                     directory: true,
                     before,
+                    seen_policy: Some(found.policy),
                 },
                 files: found.sums.cold_files,
                 bytes: found.sums.cold_bytes,
@@ -94,7 +95,7 @@ impl Planner<'_> {
             }
             let path = join(&tree.path(file.dir), &file.name);
             let before = self.own(file.policy, tree.at(file.dir).policy, &path)?;
-            sink(of_file(path, before, file.len))?;
+            sink(of_file(path, before, file.policy, file.len))?;
         }
         Ok(())
     }
@@ -149,8 +150,9 @@ impl Planner<'_> {
             let Some(now) = now.filter(|now| self.is_still_cold(now)) else {
                 continue;
             };
-            let before = self.own(scan_listings::policy_of(&now), dir_policy, &path)?;
-            sink(of_file(path, before, file.len))?;
+            let policy = scan_listings::policy_of(&now);
+            let before = self.own(policy, dir_policy, &path)?;
+            sink(of_file(path, before, policy, file.len))?;
         }
         Ok(())
     }
@@ -209,12 +211,13 @@ impl Planner<'_> {
     }
 }
 
-fn of_file(path: String, before: Option<String>, len: u64) -> Planned {
+fn of_file(path: String, before: Option<String>, policy: u8, len: u64) -> Planned {
     Planned::Target {
         target: ColdTarget {
             path,
             directory: false,
             before,
+            seen_policy: Some(policy),
         },
         files: 1,
         bytes: len,

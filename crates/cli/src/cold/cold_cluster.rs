@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hayloft_console::progress::{ProgressStep, say};
 
 use super::age::Cutoff;
-use super::ask_namenode::{ActiveNameNode, PolicyNames, refused};
+use super::ask_namenode::{ActiveNameNode, ArchiveSpace, PolicyNames, refused};
 use super::cold_directories::DirTree;
 use super::directory_uses::DirectoryUses;
 use super::image::{self, Image};
@@ -79,12 +79,12 @@ impl ColdCluster {
         Ok(tree)
     }
 
-    /// Refuses when there is no place for cold files: what is created in a directory of policy COLD
+    /// The place for cold files. There must be one: what is created in a directory of policy COLD
     /// would have none either.
     ///
     /// # Errors
     /// There is none, or the NameNode does not tell.
-    pub async fn check_archive(&self, bytes: u64) -> Result<(), CliError> {
+    pub async fn archive_space(&self) -> Result<ArchiveSpace, CliError> {
         let space = self.namenode.archive_space().await;
         let place = self.namenode.name();
         let space = space.map_err(|e| refused("ask for storages", place, &e))?;
@@ -95,6 +95,15 @@ impl ColdCluster {
                 "add [ARCHIVE] directories to dfs.datanode.data.dir",
             ));
         }
+        Ok(space)
+    }
+
+    /// Says when there is less place than one replica of cold files takes.
+    ///
+    /// # Errors
+    /// As [`archive_space`](Self::archive_space).
+    pub async fn check_archive(&self, bytes: u64) -> Result<(), CliError> {
+        let space = self.archive_space().await?;
         if space.free < bytes {
             say(&format!(
                 "warning: the ARCHIVE storages have {} free, and one replica of what is cold \
@@ -124,20 +133,21 @@ impl ColdCluster {
     }
 }
 
-/// Looks at an image's namespace below `path`.
+/// Looks at an image's namespace below `path`; none when it has no such directory.
 ///
 /// # Errors
-/// The image cannot be read or has no such directory, the spool is full.
+/// The image cannot be read, the spool is full.
 pub fn scan_image(
     image: &Path,
     path: &str,
     cutoff: Cutoff,
     spool: Option<&mut Spool>,
-) -> Result<DirTree, CliError> {
+) -> Result<Option<DirTree>, CliError> {
     let image = Image::open(image)?;
     let step = ProgressStep::bytes("reading the image", image.bytes_to_read());
     let told = |read: u64, whole: u64| step.at_of(read, whole);
     let tree = image::scan(&image, path, cutoff, POLICY_NUMBER, spool, &told)?;
-    step.done(&report::seen(&tree));
+    let seen = tree.as_ref().map(report::seen).unwrap_or_default();
+    step.done(&seen);
     Ok(tree)
 }

@@ -82,9 +82,11 @@ impl DirectoryUses {
         self.since_ms = self.since_ms.max(at_ms);
     }
 
-    /// Forgets uses that make nothing warm any more: those before `cutoff_ms`.
+    /// Forgets uses that make nothing warm any more: those before `cutoff_ms`. A later pass may
+    /// look further back, so they count as unknown.
     pub fn forget_before(&mut self, cutoff_ms: u64) {
         self.directories.retain(|_, used| used.last() >= cutoff_ms);
+        self.unknown_until(cutoff_ms.saturating_sub(1));
     }
 
     /// From when on uses are known, milliseconds since 1970.
@@ -94,8 +96,13 @@ impl DirectoryUses {
 
     /// When files of a directory were last used, at the latest; milliseconds since 1970.
     pub fn last_use(&self, dir: &str) -> u64 {
+        self.since_ms.max(self.known_use(dir))
+    }
+
+    /// When a use of files of a directory was last seen, milliseconds since 1970; 0 for never.
+    pub fn known_use(&self, dir: &str) -> u64 {
         let here = self.directories.get(dir).map_or(0, |used| used.here_ms);
-        let (mut last, mut at) = (self.since_ms.max(here), dir);
+        let (mut last, mut at) = (here, dir);
         loop {
             last = last.max(self.directories.get(at).map_or(0, |used| used.below_ms));
             if at == "/" {
@@ -157,7 +164,8 @@ mod tests {
             assert_eq!(uses.last_use(dir), last, "{dir}");
         }
         uses.forget_before(9);
-        assert_eq!((uses.last_use("/a/b"), uses.last_use("/")), (10, 5));
+        assert_eq!((uses.last_use("/a/b"), uses.last_use("/")), (10, 8));
+        assert_eq!((uses.known_use("/a/b"), uses.known_use("/")), (10, 0));
     }
 
     #[test]

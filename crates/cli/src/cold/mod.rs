@@ -166,7 +166,13 @@ async fn scan(args: &ScanArgs) -> Result<ExitCode, CliError> {
         None => None,
     };
     let tree = match (&args.image, &cluster) {
-        (Some(image), _) => scan_image(image, &args.path, cutoff, spool.as_mut())?,
+        (Some(image), _) => {
+            let tree = scan_image(image, &args.path, cutoff, spool.as_mut())?;
+            tree.ok_or_else(|| {
+                let advice = "give a directory that was there when the image was saved";
+                CliError::new("no such directory in the image", &*args.path, advice)
+            })?
+        }
         (None, Some(cluster)) => {
             let spool = spool.as_mut();
             cluster.scan(&args.path, cutoff, None, spool).await?

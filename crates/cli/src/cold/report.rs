@@ -275,7 +275,7 @@ fn rest(sums: &ChangeSums) -> String {
         (sums.missing, "are not there any more"),
         (
             sums.left,
-            "were left alone: their policy is not COLD any more",
+            "were left alone: their policy is not COLD any more, or is from above",
         ),
         (sums.failed, "were refused"),
     ] {

@@ -30,7 +30,7 @@ pub struct LiveScan<'a> {
     pub cutoff: Cutoff,
     /// Number of the policy COLD.
     pub cold_policy: u8,
-    /// Tells when files were last read, in place of their access times.
+    /// Tells when files were last read, where their access times may not.
     pub uses: Option<&'a DirectoryUses>,
     /// Where go files that are cold, or have the policy and were used.
     pub spool: Option<&'a mut Spool>,
@@ -94,7 +94,10 @@ impl LiveScan<'_> {
     ) -> Result<u64, CliError> {
         let mut files = 0;
         let mut below = Vec::new();
-        let read_ms = self.uses.map(|uses| uses.last_use(&tree.path(dir)));
+        let read_ms = self.uses.map(|uses| {
+            let path = tree.path(dir);
+            (uses.known_use(&path), uses.last_use(&path))
+        });
         for status in &page.partial_listing {
             let name = std::str::from_utf8(&status.path)
                 .map_err(|_| CliError::new("a name is not UTF-8", tree.path(dir), ""))?;
@@ -103,7 +106,12 @@ impl LiveScan<'_> {
                 FileType::IsFile => {
                     files += 1;
                     let mut file = scanned(status);
-                    file.accessed_ms = read_ms.unwrap_or(file.accessed_ms);
+                    if let Some((known_ms, latest_ms)) = read_ms {
+                        // What is not known keeps a file where it is: it brings none back.
+                        let is_archived = file.policy == self.cold_policy;
+                        let read_ms = if is_archived { known_ms } else { latest_ms };
+                        file.accessed_ms = file.accessed_ms.max(read_ms);
+                    }
                     if matches!(
                         tree.add_file(dir, &file),
                         FileClass::Cold | FileClass::Reread

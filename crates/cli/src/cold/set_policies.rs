@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use hayloft_rpc::RpcError;
+use hayloft_wire::proto::file_status::{FileType, HdfsFileStatus};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use super::age::Cutoff;
 use super::ask_namenode::{ActiveNameNode, refused};
 use super::scan_listings;
 use super::undo::ColdTarget;
@@ -23,7 +25,7 @@ pub struct ChangeSums {
     pub changed: u64,
     /// No longer there.
     pub missing: u64,
-    /// Left alone: they do not have the policy any more that was set.
+    /// Left alone: they are not any more what they were to be, or inherit the policy that was set.
     pub left: u64,
     /// Refused by the NameNode.
     pub failed: u64,
@@ -36,6 +38,8 @@ pub struct ChangeSums {
 pub enum PolicyChange {
     /// It is given the policy of that name.
     Set(String),
+    /// The same, if it still has the policy that the scan saw and was not used since the cutoff.
+    SetIfCold(String, Cutoff),
     /// What was there is put back, if it still has the policy of that number.
     PutBack(u8),
 }
@@ -95,22 +99,75 @@ async fn one(
 ) -> Result<Done, CliError> {
     let path = &target.path;
     let ended = match change {
-        PolicyChange::Set(policy) => namenode.set_policy(path, Some(policy)).await,
-        PolicyChange::PutBack(set) => match namenode.status(path).await {
-            Ok(None) => return Ok(Done::Missing),
-            Ok(Some(now)) if scan_listings::policy_of(&now) != *set => return Ok(Done::Left),
-            Ok(Some(_)) => namenode.set_policy(path, target.before.as_deref()).await,
-            Err(error) => Err(error),
-        },
+        PolicyChange::Set(policy) => {
+            let set = namenode.set_policy(path, Some(policy)).await;
+            set.map(|()| Done::Changed)
+        }
+        PolicyChange::SetIfCold(policy, cutoff) => {
+            set_if_cold(namenode, target, policy, cutoff).await
+        }
+        PolicyChange::PutBack(set) => put_back(namenode, target, *set).await,
     };
     match ended {
-        Ok(()) => Ok(Done::Changed),
+        Ok(done) => Ok(done),
         Err(error) if error.is_remote("FileNotFoundException") => Ok(Done::Missing),
         Err(error) if is_of_target(&error) => {
             Ok(Done::Failed(format!("{path}: {}", error.brief())))
         }
         Err(error) => Err(refused("change the storage policy", path, &error)),
     }
+}
+
+async fn set_if_cold(
+    namenode: &ActiveNameNode,
+    target: &ColdTarget,
+    policy: &str,
+    cutoff: &Cutoff,
+) -> Result<Done, RpcError> {
+    match namenode.status(&target.path).await? {
+        None => Ok(Done::Missing),
+        Some(now) if !is_as_seen(target, &now, cutoff) => Ok(Done::Left),
+        Some(_) => {
+            namenode.set_policy(&target.path, Some(policy)).await?;
+            Ok(Done::Changed)
+        }
+    }
+}
+
+/// Whether a target is still what the scan saw, and cold. Of a directory this tells only whether
+/// names were added or removed.
+fn is_as_seen(target: &ColdTarget, now: &HdfsFileStatus, cutoff: &Cutoff) -> bool {
+    let found = scan_listings::scanned(now);
+    let (kind, cold) = if target.directory {
+        (FileType::IsDir, found.modified_ms < cutoff.at_ms)
+    } else {
+        let cold = cutoff.is_cold(found.modified_ms, found.accessed_ms);
+        (FileType::IsFile, cold)
+    };
+    let same = target.seen_policy.is_none_or(|seen| seen == found.policy);
+    now.file_type() == kind && cold && same
+}
+
+async fn put_back(
+    namenode: &ActiveNameNode,
+    target: &ColdTarget,
+    set: u8,
+) -> Result<Done, RpcError> {
+    let path = &target.path;
+    let Some(now) = namenode.status(path).await? else {
+        return Ok(Done::Missing);
+    };
+    if scan_listings::policy_of(&now) != set {
+        return Ok(Done::Left);
+    }
+    namenode.set_policy(path, target.before.as_deref()).await?;
+    // What it inherits may be the same.
+    let now = match target.before {
+        Some(_) => None,
+        None => namenode.status(path).await?,
+    };
+    let inherits = now.is_some_and(|now| scan_listings::policy_of(&now) == set);
+    Ok(if inherits { Done::Left } else { Done::Changed })
 }
 
 /// Whether the NameNode refused this one target; anything else stops the work.
@@ -120,4 +177,44 @@ fn is_of_target(error: &RpcError) -> bool {
         && !["SafeModeException", "RetriableException"]
             .iter()
             .any(|class| error.is_remote(class))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::age::ColdBy;
+    use super::*;
+
+    #[test]
+    fn what_changed_since_the_scan_is_not_as_seen() {
+        let cutoff = Cutoff {
+            at_ms: 10,
+            by: ColdBy::Access,
+        };
+        let status = |kind: FileType, modified_ms, accessed_ms, policy| HdfsFileStatus {
+            file_type: kind.into(),
+            modification_time: modified_ms,
+            access_time: accessed_ms,
+            storage_policy: Some(policy),
+            ..HdfsFileStatus::default()
+        };
+        let (dir, file) = (FileType::IsDir, FileType::IsFile);
+        for (directory, now, is) in [
+            (true, status(dir, 9, 0, 7), true),
+            (true, status(dir, 10, 0, 7), false),
+            (true, status(dir, 9, 0, 12), false),
+            (true, status(file, 9, 0, 7), false),
+            (false, status(file, 9, 9, 7), true),
+            (false, status(file, 9, 10, 7), false),
+            (false, status(file, 10, 9, 7), false),
+            (false, status(file, 9, 9, 2), false),
+        ] {
+            let target = ColdTarget {
+                path: "/a".to_owned(),
+                directory,
+                before: None,
+                seen_policy: Some(7),
+            };
+            assert_eq!(is_as_seen(&target, &now, &cutoff), is, "{now:?}");
+        }
+    }
 }

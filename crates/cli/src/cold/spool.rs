@@ -40,6 +40,8 @@ impl Spool {
     /// The directory cannot be written.
     pub fn create(dir: &Path) -> io::Result<Self> {
         let path = dir.join(format!(".hayloft-cold-{}", std::process::id()));
+        // What a process of this number left that ended just here.
+        let _ = std::fs::remove_file(&path);
         let mut options = OpenOptions::new();
         let file = options
             .read(true)
@@ -128,6 +130,8 @@ mod tests {
     #[test]
     fn what_goes_in_comes_out_and_nothing_is_left_on_disk() {
         let dir = tempfile::tempdir().expect("temporary directory");
+        let left = format!(".hayloft-cold-{}", std::process::id());
+        std::fs::write(dir.path().join(left), "x").expect("written");
         let mut spool = Spool::create(dir.path()).expect("created");
         let names = ["a", "", "with\nline", "ä€", &"n".repeat(8000)];
         let file = ScannedFile {

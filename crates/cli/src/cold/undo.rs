@@ -27,6 +27,9 @@ pub struct ColdTarget {
     pub directory: bool,
     /// The policy of its own that it had; none when it inherited one.
     pub before: Option<String>,
+    /// Number of the policy that counted for it in the scan; none when read from a file.
+    #[serde(skip)]
+    pub seen_policy: Option<u8>,
 }
 
 /// What an undo file begins with.
@@ -268,6 +271,7 @@ mod tests {
             path: path.to_owned(),
             directory: before.is_none(),
             before: before.map(str::to_owned),
+            seen_policy: None,
         }
     }
 

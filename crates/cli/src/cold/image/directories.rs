@@ -163,8 +163,8 @@ impl ImageDirs {
         })
     }
 
-    /// The directory at `path`, and the policy that counts for it.
-    fn find(&self, image: &Image, path: &str) -> Result<(u32, u8), CliError> {
+    /// The directory at `path`, and the policy that counts for it; none when there is no such one.
+    fn find(&self, image: &Image, path: &str) -> Result<Option<(u32, u8)>, CliError> {
         let root = self.numbers.get(&ROOT_ID).copied();
         let mut at = root.ok_or_else(|| image.damaged("it has no root directory"))?;
         let mut policy = self.dirs[at as usize].own_policy;
@@ -172,16 +172,17 @@ impl ImageDirs {
             let mut named = self
                 .children_of(at)
                 .filter(|child| &*self.dirs[*child as usize].name == name);
-            at = named.next().ok_or_else(|| {
-                let advice = "give a directory that was there when the image was saved";
-                CliError::new("no such directory in the image", path, advice)
-            })?;
+            let Some(found) = named.next() else {
+                return Ok(None);
+            };
+            at = found;
             policy = inherited(self.dirs[at as usize].own_policy, policy);
         }
-        Ok((at, policy))
+        Ok(Some((at, policy)))
     }
 
-    /// The tree below `path`, and the number in it of each of its directories by their inode.
+    /// The tree below `path`, and the number in it of each of its directories by their inode; none
+    /// when there is no such directory.
     ///
     /// What no directory leads to (it was deleted, and only snapshots have it) is left out.
     pub fn into_tree(
@@ -190,8 +191,10 @@ impl ImageDirs {
         path: &str,
         cutoff: Cutoff,
         cold_policy: u8,
-    ) -> Result<(DirTree, HashMap<u64, u32>), CliError> {
-        let (first, policy) = self.find(image, path)?;
+    ) -> Result<Option<(DirTree, HashMap<u64, u32>)>, CliError> {
+        let Some((first, policy)) = self.find(image, path)? else {
+            return Ok(None);
+        };
         let modified_ms = self.dirs[first as usize].modified_ms;
         let mut tree = DirTree::new(path, policy, modified_ms, cutoff, cold_policy);
         let mut in_tree = vec![NONE; self.dirs.len()];
@@ -210,7 +213,8 @@ impl ImageDirs {
         }
         let numbers = self.numbers.into_iter();
         let numbers = numbers.map(|(id, dir)| (id, in_tree[dir as usize]));
-        Ok((tree, numbers.filter(|(_, n)| *n != NONE).collect()))
+        let numbers = numbers.filter(|(_, n)| *n != NONE).collect();
+        Ok(Some((tree, numbers)))
     }
 }
 

@@ -23,10 +23,10 @@ const PASS_FILES: usize = 4 << 20;
 
 /// Looks at all files below `path`, sums them up, and gives to `spool` those that are cold, or have
 /// the policy COLD and were used. `told` hears how many bytes have been read and how many are to be
-/// read as far as is known.
+/// read as far as is known. None when `path` is no directory in the image.
 ///
 /// # Errors
-/// The image cannot be read or is damaged, `path` is no directory in it, the spool is full.
+/// The image cannot be read or is damaged, the spool is full.
 pub fn scan(
     image: &Image,
     path: &str,
@@ -34,7 +34,7 @@ pub fn scan(
     cold_policy: u8,
     spool: Option<&mut Spool>,
     told: &dyn Fn(u64, u64),
-) -> Result<DirTree, CliError> {
+) -> Result<Option<DirTree>, CliError> {
     Scan {
         image,
         cutoff,
@@ -67,14 +67,16 @@ struct Pass {
 }
 
 impl Scan<'_> {
-    pub fn run(mut self, path: &str) -> Result<DirTree, CliError> {
+    pub fn run(mut self, path: &str) -> Result<Option<DirTree>, CliError> {
         let inodes = self.image.section_len(INODES);
         let directories = self.image.section_len(DIRECTORIES);
         self.whole.set(self.image.bytes_to_read());
         let referred = directories::references(self.image)?;
         let dirs = ImageDirs::read(self.image, &referred, &|bytes| self.tell(bytes))?;
-        let (mut tree, numbers) =
-            dirs.into_tree(self.image, path, self.cutoff, self.cold_policy)?;
+        let found = dirs.into_tree(self.image, path, self.cutoff, self.cold_policy)?;
+        let Some((mut tree, numbers)) = found else {
+            return Ok(None);
+        };
         let mut from = 0;
         loop {
             let pass = self.files_from(from, &numbers, &referred)?;
@@ -89,7 +91,7 @@ impl Scan<'_> {
             self.whole.set(self.whole.get() + inodes + directories);
         }
         tree.sum_up();
-        Ok(tree)
+        Ok(Some(tree))
     }
 
     fn tell(&self, bytes: u64) {

@@ -54,7 +54,7 @@ fn scanned(path: &Path, of: &str, pass_files: usize) -> (DirTree, Vec<String>) {
         whole: Cell::new(0),
         pass_files,
     };
-    let tree = scan.run(of).expect("scanned");
+    let tree = scan.run(of).expect("scanned").expect("it is there");
     let (read, whole) = heard.get();
     assert!(0 < read && read <= whole, "{read} of {whole}");
     let files = spool.into_files().expect("read");
@@ -74,11 +74,9 @@ fn files_are_found_with_their_directories_and_policies() {
     // However few files a pass takes.
     for pass_files in [1, 2, 3, 4, 100] {
         let (tree, files) = scanned(&path, "/", pass_files);
-        assert_eq!(
-            files,
-            ["/a/old 0", "/b/c/older 7"],
-            "{pass_files} in a pass"
-        );
+        // The last one is COLD and was read: a watch may give it back.
+        let found = ["/a/old 0", "/b/c/older 7", "/d/kept 2"];
+        assert_eq!(files, found, "{pass_files} in a pass");
         let total = tree.total();
         assert_eq!((total.files, total.bytes), (4, 150));
         assert_eq!((total.cold_files, total.cold_bytes), (2, 50));
@@ -92,7 +90,7 @@ fn files_are_found_with_their_directories_and_policies() {
     assert_eq!((tree.len(), files), (1, vec!["/b/c/older 7".to_owned()]));
     let image = Image::open(&path).expect("opened");
     let missing = super::scan(&image, "/none", CUTOFF, COLD, None, &|_, _| {});
-    assert!(missing.expect_err("refused").to_string().contains("/none"));
+    assert!(missing.expect("scanned").is_none());
 }
 
 #[test]

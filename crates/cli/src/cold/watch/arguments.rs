@@ -80,6 +80,21 @@ impl ColdWatchArgs {
         self.older_than.unwrap_or_default()
     }
 
+    /// Refuses fewer audit logs than the name service has NameNodes: each logs the reads that it
+    /// served while it was active.
+    ///
+    /// # Errors
+    /// How many there are.
+    pub fn check_logs(&self, namenodes: usize) -> Result<(), CliError> {
+        let logs = self.audit_log.len();
+        if logs == 0 || logs >= namenodes {
+            return Ok(());
+        }
+        let what = format!("{logs} audit logs are given, and there are {namenodes} NameNodes");
+        let advice = "give --audit-log for each: a read is in the log of the one that was active";
+        Err(CliError::new(what, "", advice).lasting())
+    }
+
     /// Refuses paths of which one lies in another: its files would count twice.
     ///
     /// # Errors
@@ -97,5 +112,35 @@ impl ColdWatchArgs {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ColdWatchArgs,
+    }
+
+    #[test]
+    fn each_namenode_needs_its_audit_log() {
+        let of = |logs: &[&str]| {
+            let usual = ["watch", "--older-than=1d", "--state=s"];
+            let line = Line::try_parse_from([&usual[..], logs].concat());
+            line.map(|line| line.args).expect("read")
+        };
+        assert!(of(&[]).check_logs(2).is_ok());
+        let both = ["--audit-log=a", "--audit-log=b"];
+        assert!(of(&both).check_logs(2).is_ok() && of(&both[1..]).check_logs(1).is_ok());
+        let few = of(&both[1..]).check_logs(2).expect_err("one is missing");
+        assert!(
+            few.is_lasting() && few.to_string().contains("2 NameNodes"),
+            "{few}"
+        );
     }
 }

@@ -11,6 +11,8 @@ use super::super::directory_uses::DirectoryUses;
 /// What a local time may be behind UTC, milliseconds. A time counts as that much later: rather too
 /// late than too early.
 const ZONE_MS: u64 = 12 * 3_600_000;
+/// What the name of a file begins with that is given by the number of its inode.
+const BY_INODE: &str = "/.reserved/.inodes/";
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +43,41 @@ impl<'a> AuditLine<'a> {
         })
     }
 
+    /// Whether it tells of a read.
+    pub fn is_read(&self) -> bool {
+        self.command == "open"
+    }
+
+    /// Whether what was used has the number of an inode in place of a path.
+    pub fn is_by_inode(&self) -> bool {
+        self.used().is_some_and(|path| path.starts_with(BY_INODE))
+    }
+
+    fn is_rename(&self) -> bool {
+        self.command.starts_with("rename")
+    }
+
+    /// What was used; none when the line tells of no use.
+    fn used(&self) -> Option<&'a str> {
+        if ["open", "append", "create", "truncate", "concat"].contains(&self.command) {
+            Some(self.src)
+        } else {
+            self.is_rename().then_some(self.dst)
+        }
+    }
+
     /// Notes what was used; nothing is used later than now. A refused call counts, too: it keeps a
-    /// file where it is and does no more.
+    /// file where it is and does no more. The number of an inode may be that of any file.
     pub fn note(&self, uses: &mut DirectoryUses, now_ms: u64) {
         let at_ms = self.at_ms.min(now_ms);
-        if ["open", "append", "create", "truncate", "concat"].contains(&self.command) {
-            readings(self.src, |path| uses.note_file(path, at_ms));
-        } else if self.command.starts_with("rename") {
-            readings(self.dst, |path| {
+        if self.is_by_inode() {
+            uses.unknown_until(at_ms);
+        } else if let Some(used) = self.used() {
+            readings(used, |path| {
                 uses.note_file(path, at_ms);
-                uses.note_below(path, at_ms);
+                if self.is_rename() {
+                    uses.note_below(path, at_ms);
+                }
             });
         }
     }
@@ -195,6 +222,10 @@ mod tests {
             let uses = noted(&line(command, src, dst)).expect("a line");
             assert_eq!(uses.last_use(used), at, "{command} {src} {dst}");
             assert_eq!(uses.last_use(idle), 0, "{command} {src} {dst}");
+        }
+        for path in ["/.reserved/.inodes/16399", "/.reserved/.inodes/16386/f"] {
+            let uses = noted(&line("open", path, "null")).expect("a line");
+            assert_eq!((uses.last_use("/a"), uses.known_use("/a")), (at, 0));
         }
         for command in ["getfileinfo", "listStatus", "setStoragePolicy", "delete"] {
             let uses = noted(&line(command, "/a/f", "null")).expect("a line");

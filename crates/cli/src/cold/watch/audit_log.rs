@@ -5,7 +5,7 @@
 //! files count as used at that moment. A log that is not written any more would make everything
 //! look cold: a pass without a new line fails, since the pass itself asks the NameNode.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -25,6 +25,8 @@ const LINE_MAX: usize = 128 << 10;
 const HEAD: u64 = 256;
 /// Most files of one log: they are open together.
 const FILES_MAX: usize = 500;
+/// How often the files are listed until they stay the same meanwhile.
+const LISTINGS_MAX: usize = 10;
 /// How the names of compressed files end. They are not read.
 const COMPRESSED: [&str; 6] = ["gz", "bz2", "xz", "zst", "zip", "lz4"];
 
@@ -33,6 +35,9 @@ const COMPRESSED: [&str; 6] = ["gz", "bz2", "xz", "zst", "zip", "lz4"];
 pub struct AuditState {
     /// By path.
     logs: BTreeMap<String, LogPosition>,
+    /// Whether they have told of a read.
+    #[serde(default)]
+    reads: bool,
     /// What they said.
     pub uses: DirectoryUses,
 }
@@ -53,6 +58,11 @@ struct LogLines {
     lines: u64,
     /// Lines that are none of an audit log.
     strange: u64,
+    /// Lines that tell of reads.
+    reads: u64,
+    /// Lines that tell of uses and name no path.
+    by_inode: u64,
+    /// When the file that is written now began: files may be missing between others.
     first_ms: Option<u64>,
 }
 
@@ -64,14 +74,15 @@ struct LogFile {
 }
 
 impl AuditState {
-    /// Reads on in all logs. What was used before `cutoff_ms` is forgotten.
+    /// Reads on in all logs. What was used before `cutoff_ms` is forgotten, where there is one.
     ///
     /// # Errors
-    /// A log is gone or unreadable, is no audit log, or none has a new line.
+    /// A log is gone or unreadable, is no audit log, none has a new line, or none ever told of a
+    /// read.
     pub fn read_on(
         &mut self,
         logs: &[PathBuf],
-        cutoff_ms: u64,
+        cutoff_ms: Option<u64>,
         now_ms: u64,
     ) -> Result<(), CliError> {
         let (mut all, mut known) = (LogLines::default(), true);
@@ -94,20 +105,55 @@ impl AuditState {
             known &= from.is_some() && !gap;
             all.lines += lines.lines;
             all.strange += lines.strange;
+            all.reads += lines.reads;
+            all.by_inode += lines.by_inode;
             self.logs.insert(name, position);
         }
-        if all.lines == 0 && (known || all.strange > 0) {
+        self.reads |= all.reads > 0;
+        all.check(known, self.reads, logs)?;
+        if let Some(cutoff_ms) = cutoff_ms {
+            self.uses.forget_before(cutoff_ms);
+        }
+        Ok(())
+    }
+}
+
+impl LogLines {
+    fn take(&mut self, line: &AuditLine<'_>, current: bool) {
+        self.lines += 1;
+        self.reads += u64::from(line.is_read());
+        self.by_inode += u64::from(line.is_by_inode());
+        if current {
+            let first_ms = self.first_ms.unwrap_or(line.at_ms);
+            self.first_ms = Some(first_ms.min(line.at_ms));
+        }
+    }
+
+    /// Refuses logs that do not tell of reads. `known`: all were read before; `reads`: they have
+    /// told of one, now or before.
+    fn check(&self, known: bool, reads: bool, logs: &[PathBuf]) -> Result<(), CliError> {
+        let refused = |what: String| {
             let names: Vec<_> = logs.iter().map(|log| log.display().to_string()).collect();
-            return Err(CliError::new(
-                format!(
-                    "the audit log has no new line, and {} that are none of an audit log",
-                    all.strange
-                ),
-                names.join(", "),
-                "let hdfs.audit.logger of the active NameNode write to it",
+            let advice = "let hdfs.audit.logger of the active NameNode write to it";
+            CliError::new(what, names.join(", "), advice)
+        };
+        if self.lines == 0 && (known || self.strange > 0) {
+            return Err(refused(format!(
+                "the audit log has no new line, and {} that are none of an audit log",
+                self.strange
+            )));
+        }
+        if !reads {
+            let what = "the audit log never told of a read (cmd=open), so all would look cold";
+            return Err(refused(what.to_owned()));
+        }
+        if self.by_inode > 0 {
+            say(&format!(
+                "warning: the audit log tells of {} uses by the number of an inode: those may be \
+                 of any file, so all count as read then",
+                self.by_inode
             ));
         }
-        self.uses.forget_before(cutoff_ms);
         Ok(())
     }
 }
@@ -127,13 +173,8 @@ fn read_log(
     uses: &mut DirectoryUses,
     now_ms: u64,
 ) -> io::Result<(LogPosition, LogLines, bool)> {
-    let mut files = open_all(log)?;
-    let mut found = place_of(&files, from);
-    if from.is_some() && found.is_none() {
-        // It may have been renamed between listing and opening.
-        files = open_all(log)?;
-        found = place_of(&files, from);
-    }
+    let files = open_settled(log)?;
+    let found = place_of(&files, from);
     let mut lines = LogLines::default();
     let mut position = None;
     let since = found.map(|at| (at, files[at].about.modified().ok()));
@@ -153,9 +194,7 @@ fn read_log(
             start,
             &mut |line| match line.and_then(AuditLine::parse) {
                 Some(line) => {
-                    lines.lines += 1;
-                    let first_ms = lines.first_ms.unwrap_or(line.at_ms);
-                    lines.first_ms = Some(first_ms.min(line.at_ms));
+                    lines.take(&line, log_file.current);
                     line.note(uses, now_ms);
                 }
                 None => lines.strange += 1,
@@ -175,6 +214,24 @@ fn place_of(files: &[LogFile], from: Option<LogPosition>) -> Option<usize> {
         file.about.len() >= from.offset && file.position(from.offset).is_ok_and(|now| now == from)
     };
     files.iter().position(is)
+}
+
+/// The files of a log, when two looks find the same: one that is renamed between listing and
+/// opening would be missed.
+fn open_settled(log: &Path) -> io::Result<Vec<LogFile>> {
+    let mut before = None;
+    for _ in 0..LISTINGS_MAX {
+        let files = open_all(log)?;
+        let ids = files
+            .iter()
+            .map(|file| (file.current, file.about.dev(), file.about.ino()));
+        let now: BTreeSet<(bool, u64, u64)> = ids.collect();
+        if before.as_ref() == Some(&now) {
+            return Ok(files);
+        }
+        before = Some(now);
+    }
+    Err(io::Error::other("its files are renamed all the time"))
 }
 
 /// The log, and those that were renamed: with its name, a dot or a dash, and more.
@@ -197,15 +254,14 @@ fn open_all(log: &Path) -> io::Result<Vec<LogFile>> {
             return Err(io::Error::other(what));
         }
         // Looked at before it is opened: opening a pipe would wait.
-        if !std::fs::metadata(&path).is_ok_and(|about| about.is_file()) {
-            continue;
-        }
-        // One that was renamed or deleted meanwhile is under its new name, or gone.
-        let Ok(file) = File::open(&path) else {
-            if rest.is_empty() {
-                return Err(io::Error::last_os_error());
-            }
-            continue;
+        let opened = std::fs::metadata(&path)
+            .and_then(|about| about.is_file().then(|| File::open(&path)).transpose());
+        let file = match opened {
+            Ok(Some(file)) => file,
+            Ok(None) => continue,
+            // It was renamed or deleted meanwhile: it is under its new name, or gone.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
         };
         let about = file.metadata()?;
         files.push(LogFile {

@@ -47,7 +47,7 @@ impl Log {
     fn read(&mut self) -> Result<&DirectoryUses, CliError> {
         // As a pass that fails: what it read is not kept.
         let mut state = self.state.clone();
-        state.read_on(std::slice::from_ref(&self.path), 0, NOW)?;
+        state.read_on(std::slice::from_ref(&self.path), Some(0), NOW)?;
         self.state = state;
         Ok(&self.state.uses)
     }
@@ -100,6 +100,32 @@ fn rotation_loses_no_line() {
     }
 }
 
+/// Files between those that are there may have been removed or compressed.
+#[test]
+fn a_new_log_is_known_since_its_newest_file_began() {
+    let mut log = Log::new();
+    write(&log.path, line(1, "/a") + &line(6, "/b"));
+    log.rotate();
+    write(&log.path, line(4, "/c"));
+    let uses = log.read().expect("read");
+    for (minute, dir) in [(4, "/a"), (6, "/b"), (4, "/c"), (4, "/other")] {
+        assert_eq!(uses.last_use(dir), NOON + minute * 60_000, "{dir}");
+    }
+    assert_eq!(uses.known_use("/a"), NOON + 60_000);
+    assert_eq!(uses.known_use("/other"), 0);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_fails_the_pass() {
+    let mut log = Log::new();
+    write(&log.path, line(1, "/a"));
+    let circle = log.path.with_extension("log.2");
+    std::os::unix::fs::symlink(&circle, &circle).expect("linked");
+    assert!(log.read().is_err());
+    fs::remove_file(circle).expect("removed");
+    log.read().expect("read");
+}
+
 #[test]
 fn all_counts_as_read_now_when_lines_may_be_lost() {
     type Lose = fn(&Log);
@@ -134,8 +160,14 @@ fn a_log_that_tells_nothing_fails_the_pass() {
     write(&log.path, "Hello\n");
     let other = log.read().expect_err("no audit log").to_string();
     assert!(other.contains("1 that are none"), "{other}");
+    let list = line(1, "/a").replace("cmd=open", "cmd=listStatus");
+    write(&log.path, list.clone());
+    let unread = log.read().expect_err("no read").to_string();
+    assert!(unread.contains("cmd=open"), "{unread}");
     write(&log.path, line(1, "/a"));
     log.read().expect("read");
+    write(&log.path, list);
+    log.read().expect("one was seen before");
     let silent = log.read().expect_err("nothing new").to_string();
     assert!(silent.contains("no new line"), "{silent}");
     fs::remove_file(&log.path).expect("removed");

@@ -37,8 +37,13 @@ impl ClockMark {
         }
         let up = self.up_ms.saturating_sub(before.up_ms);
         let wanted = before.wall_ms.saturating_add(up);
-        self.wall_ms.abs_diff(wanted) > JUMP_MS
+        are_apart(self.wall_ms, wanted)
     }
+}
+
+/// Whether two clocks are apart by more than an hour.
+pub fn are_apart(one_ms: u64, other_ms: u64) -> bool {
+    one_ms.abs_diff(other_ms) > JUMP_MS
 }
 
 #[cfg(test)]
@@ -63,6 +68,7 @@ mod tests {
         ] {
             assert_eq!(now.jumped_since(&before), jumped, "{now:?}");
         }
+        assert!(are_apart(JUMP_MS + 1, 0) && are_apart(0, JUMP_MS + 1) && !are_apart(JUMP_MS, 0));
         let now = ClockMark::now();
         assert!(!ClockMark::now().jumped_since(&now) && !now.boot.is_empty());
     }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use hayloft_console::progress::say;
 use serde::{Deserialize, Serialize};
 
 use super::super::choose_targets::Planned;
@@ -47,12 +48,14 @@ pub struct Thresholds {
     pub after_passes: u32,
     /// Passes in which it was used anew, for its old policy.
     pub back_after: u32,
-    /// Files that a pass sets.
+    /// Files that a pass sets, and paths that it gives back.
     pub files: u64,
     /// Their lengths, bytes.
     pub bytes: u64,
     /// This pass cannot tell what is cold: it counts none, and those of passes before are void.
     pub hold: bool,
+    /// This pass changes policies.
+    pub apply: bool,
 }
 
 /// One pass over what is remembered.
@@ -103,8 +106,11 @@ impl PassOver {
     }
 
     fn take_cold(&mut self, target: ColdTarget, files: u64, bytes: u64) {
-        // It was set and is not any more: by an operator, or the call was never made.
-        self.memory.archived.remove(&target.path);
+        // It was set and is not any more: by an operator, or the call was never made. A pass that
+        // does not set it again forgets nothing.
+        if self.thresholds.apply {
+            self.memory.archived.remove(&target.path);
+        }
         let before = self.memory.candidates.get(&target.path);
         // The table's places go to those that have waited.
         if before.is_none() && self.seen.len() >= PATHS_MAX {
@@ -117,16 +123,20 @@ impl PassOver {
         }
         let passes = before.copied().unwrap_or(0).saturating_add(1);
         self.seen.insert(target.path.clone(), passes);
+        let limits = &self.thresholds;
+        // One that no pass has room for is the last of the first pass that comes to it.
+        let large = files > limits.files || bytes > limits.bytes;
         let (files, bytes) = (
             self.due_files.saturating_add(files),
             self.due_bytes.saturating_add(bytes),
         );
-        let limits = &self.thresholds;
+        let fits = large || files <= limits.files && bytes <= limits.bytes;
         if passes < limits.after_passes || self.full {
             self.waiting += 1;
-        } else if self.due.is_empty() || files <= limits.files && bytes <= limits.bytes {
+        } else if fits {
             (self.due_files, self.due_bytes) = (files, bytes);
             self.due.push(target);
+            self.full = large;
         } else {
             // Smaller ones behind it wait too, or a large one would never have its turn.
             (self.full, self.waiting) = (true, self.waiting + 1);
@@ -150,7 +160,8 @@ impl PassOver {
         *last = used_ms.max(*last);
     }
 
-    /// The scan is over: counts uses. Returns what gets its old policy back.
+    /// The scan is over: counts uses. Returns what gets its old policy back, as many paths as a
+    /// pass takes; the others wait.
     pub fn count_uses(&mut self) -> Vec<ColdTarget> {
         let mut back = Vec::new();
         for (path, archived) in &mut self.memory.archived {
@@ -162,11 +173,13 @@ impl PassOver {
                 Some(_) => {}
                 None => archived.uses = 0,
             }
-            if archived.uses >= self.thresholds.back_after {
+            let has_room = (back.len() as u64) < self.thresholds.files;
+            if has_room && archived.uses >= self.thresholds.back_after {
                 back.push(ColdTarget {
                     path: path.clone(),
                     directory: archived.directory,
                     before: archived.before.clone(),
+                    seen_policy: None,
                 });
             }
         }
@@ -208,6 +221,10 @@ impl PathMemory {
         if self.archived.len() > PATHS_MAX {
             let mut passes: Vec<u64> = self.archived.values().map(|a| a.pass).collect();
             let over = passes.len() - PATHS_MAX;
+            say(&format!(
+                "warning: the watch remembers {PATHS_MAX} archived paths and forgets {over}, those \
+                 that it set first: only their undo files have them"
+            ));
             let (_, last, _) = passes.select_nth_unstable(over - 1);
             let last = *last;
             let older = self.archived.values().filter(|a| a.pass < last).count();
@@ -231,6 +248,7 @@ mod tests {
         files: 10,
         bytes: 100,
         hold: false,
+        apply: true,
     };
 
     fn cold(path: &str, files: u64, bytes: u64) -> Planned {
@@ -238,6 +256,7 @@ mod tests {
             path: path.to_owned(),
             directory: files != 1,
             before: Some("ONE_SSD".to_owned()),
+            seen_policy: None,
         };
         Planned::Target {
             target,
@@ -290,6 +309,16 @@ mod tests {
         assert_eq!(set, ["/a"]);
         assert!(memory.candidates.is_empty() && memory.archived.contains_key("/a"));
         // It is cold again: the policy was taken away.
+        let dry = Thresholds {
+            apply: false,
+            ..THRESHOLDS
+        };
+        let (memory, ..) = pass(memory, dry, &found);
+        assert!(memory.archived.contains_key("/a"));
+        let memory = PathMemory {
+            candidates: BTreeMap::new(),
+            ..memory
+        };
         let (memory, set, _) = pass(memory, THRESHOLDS, &found);
         assert!(set.is_empty() && memory.archived.is_empty());
     }
@@ -305,12 +334,13 @@ mod tests {
             cold("/large", 1, 900),
             cold("/small", 1, 1),
         ];
+        // What is always before it keeps no large one waiting.
         let (memory, set, _) = pass(PathMemory::default(), once, &found);
-        assert_eq!(set, ["/a"]);
-        let (memory, set, _) = pass(memory, once, &found[1..]);
-        assert_eq!(set, ["/large"]);
+        assert_eq!(set, ["/a", "/large"]);
         let (_, set, _) = pass(memory, once, &found[2..]);
         assert_eq!(set, ["/small"]);
+        let (_, set, _) = pass(PathMemory::default(), once, &found[1..]);
+        assert_eq!(set, ["/large"]);
         let many = [cold("/d", 9, 1), cold("/e", 2, 1)];
         let (_, set, _) = pass(PathMemory::default(), once, &many);
         assert_eq!(set, ["/d"]);
@@ -345,6 +375,20 @@ mod tests {
         let back = over.count_uses();
         assert_eq!(back[0].before.as_deref(), Some("ONE_SSD"));
         assert_eq!(over.end(&[], 5, &back).archived.len(), 1);
+    }
+
+    #[test]
+    fn a_pass_gives_back_no_more_than_its_limit() {
+        let one = Thresholds {
+            files: 1,
+            back_after: 1,
+            ..THRESHOLDS
+        };
+        let found = [used("/a", 5), used("/b", 5)];
+        let (memory, _, back) = pass(archived(&["/a", "/b"]), one, &found);
+        assert_eq!(back, ["/a"]);
+        let (_, _, back) = pass(memory, one, &found[1..]);
+        assert_eq!(back, ["/b"]);
     }
 
     #[test]

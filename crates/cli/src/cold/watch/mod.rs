@@ -8,8 +8,10 @@
 //! | `state` | the state directory |
 //! | `status` | what a pass did, and what `--status` says |
 //! | `clock` | whether the clock jumped |
+//! | `access_times` | whether access times tell what is read |
 //! | `audit_log`, `audit_line` | reads, from the NameNode's audit log |
 
+mod access_times;
 mod arguments;
 mod audit_line;
 mod audit_log;
@@ -23,7 +25,7 @@ mod status;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hayloft_conf::Configuration;
 use hayloft_console::progress::say;
@@ -48,18 +50,20 @@ const RETRY_MAX: Duration = Duration::from_secs(3600);
 /// Watches until a signal ends it, makes one pass, or says what a watch did.
 pub fn run(args: &ColdWatchArgs) -> Result<ExitCode, CliError> {
     if args.status {
-        let status: WatchStatus = state::read_status(&args.state)?;
+        let mut status: WatchStatus = state::read_status(&args.state)?;
+        status.runs = Some(state::is_watched(&args.state));
         if args.json {
             print_json(&status)?;
         } else {
             print!("{}", status.text(now_ms()));
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(exit(status.has_failures()));
     }
     args.check_paths()?;
     let conf = crate::given::conf_dir(args.conf.as_deref())?;
     let config = Configuration::load(&conf, &[])?;
     let namenode = ActiveNameNode::of(&config, args.nameservice.as_deref())?;
+    args.check_logs(namenode.count())?;
     let directory = StateDirectory::open(&args.state)?;
     // Signals are heard by the other thread while this one reads a disk.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -76,6 +80,14 @@ pub fn run(args: &ColdWatchArgs) -> Result<ExitCode, CliError> {
         first: true,
     };
     runtime.block_on(go_on(watch))
+}
+
+fn exit(has_finding: bool) -> ExitCode {
+    if has_finding {
+        ExitCode::from(FINDING)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 /// Cancels at SIGTERM and SIGINT.
@@ -109,10 +121,11 @@ async fn go_on(mut watch: ColdWatch<'_>) -> Result<ExitCode, CliError> {
     loop {
         tokio::select! {
             () = tokio::time::sleep(due) => {}
-            () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
+            () = stop.cancelled() => return Ok(exit(args.once)),
         }
+        let began = Instant::now();
         due = match watch.pass().await {
-            Ok(None) => return Ok(ExitCode::SUCCESS),
+            Ok(None) => return Ok(exit(args.once)),
             Ok(Some(report)) => {
                 if status.error.take().is_some() {
                     say("the watch goes on");
@@ -127,10 +140,11 @@ async fn go_on(mut watch: ColdWatch<'_>) -> Result<ExitCode, CliError> {
                 {
                     say(&format!("warning: {error}"));
                 }
-                if args.once && failed {
-                    return Ok(ExitCode::from(FINDING));
+                if args.once {
+                    // One that was told to end may not have set all.
+                    return Ok(exit(failed || stop.is_cancelled()));
                 }
-                if args.once || stop.is_cancelled() {
+                if stop.is_cancelled() {
                     return Ok(ExitCode::SUCCESS);
                 }
                 next
@@ -147,13 +161,19 @@ async fn go_on(mut watch: ColdWatch<'_>) -> Result<ExitCode, CliError> {
                     ));
                 }
                 status.error = Some(error.to_string());
-                let pause = retry.min(args.every);
+                let pause = pause_after(began.elapsed(), retry, args.every);
                 retry = (retry * 2).min(RETRY_MAX);
                 let _ = note(&watch.directory, &mut status, Some(pause));
                 pause
             }
         };
     }
+}
+
+/// How long it is until the next attempt after one that failed and took that long: a scan of hours
+/// that fails at its end is not made again at once.
+fn pause_after(took: Duration, retry: Duration, every: Duration) -> Duration {
+    retry.min(every).max(took)
 }
 
 /// How long it is until a pass after the one that began at `started_ms`. Never longer than
@@ -188,6 +208,14 @@ fn tell(report: &PassReport, json: bool) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_attempt_that_fails_late_waits_as_long() {
+        let seconds = Duration::from_secs;
+        assert_eq!(pause_after(seconds(1), RETRY, RETRY_MAX), RETRY);
+        assert_eq!(pause_after(seconds(1), RETRY_MAX, RETRY), RETRY);
+        assert_eq!(pause_after(seconds(9000), RETRY, RETRY_MAX), seconds(9000));
+    }
 
     #[test]
     fn the_next_pass_is_never_later_than_the_pause_between_two() {

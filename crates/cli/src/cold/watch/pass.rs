@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use hayloft_conf::Configuration;
 use hayloft_console::progress::say;
+use hayloft_console::size;
 use hayloft_wire::proto::file_status::FileType;
 use tokio_util::sync::CancellationToken;
 
@@ -20,8 +21,9 @@ use super::super::scanned_file::FileSums;
 use super::super::set_policies::{ChangeSums, PolicyChange};
 use super::super::spool::{Spool, unspooled};
 use super::super::undo::{ColdTarget, UndoWriter};
+use super::access_times;
 use super::arguments::ColdWatchArgs;
-use super::clock::ClockMark;
+use super::clock::{self, ClockMark};
 use super::memory::{PassOver, Thresholds};
 use super::state::{StateDirectory, WatchState};
 use super::status::PassReport;
@@ -48,6 +50,7 @@ struct Looked {
     cluster: ColdCluster,
     state: WatchState,
     over: PassOver,
+    cutoff: Cutoff,
     report: PassReport,
 }
 
@@ -82,26 +85,37 @@ impl ColdWatch<'_> {
         }
         let cluster = ColdCluster::of(Arc::clone(&self.namenode)).await?;
         if self.args.apply {
-            cluster.check_archive(0).await?;
+            self.check_cluster(&cluster, clock.wall_ms).await?;
         }
-        let (paths, missing_paths) = self.paths_there().await?;
+        let (paths, mut missing_paths) = self.paths_there().await?;
         let (cutoff, precision) = self.cutoff(clock.wall_ms)?;
         let logs = &self.args.audit_log;
         if !logs.is_empty() {
-            state.audit.read_on(logs, cutoff.at_ms, clock.wall_ms)?;
+            let forget_ms = (!hold).then_some(cutoff.at_ms);
+            state.audit.read_on(logs, forget_ms, clock.wall_ms)?;
         }
+        self.warn_of_old_image();
         let thresholds = Thresholds {
             after_passes: self.args.after_passes,
             back_after: self.args.back_after,
             files: self.args.files_per_pass,
             bytes: self.args.bytes_per_pass,
             hold,
+            apply: self.args.apply,
         };
         let mut over = PassOver::new(std::mem::take(&mut state.memory), thresholds);
-        let mut total = FileSums::default();
+        let (mut total, mut read_later) = (FileSums::default(), 0);
         for path in paths {
             let plan = self.plan(&cluster, path, cutoff, &precision, &state, &mut over);
-            total.add(&plan.await?);
+            let Some((sums, read)) = plan.await? else {
+                missing_paths.push(path.to_owned());
+                continue;
+            };
+            total.add(&sums);
+            read_later += read;
+        }
+        if logs.is_empty() {
+            self.refuse_times(access_times::seem_off(&total, read_later, cutoff.by))?;
         }
         state.pass += 1;
         let report = PassReport {
@@ -118,8 +132,54 @@ impl ColdWatch<'_> {
             cluster,
             state,
             over,
+            cutoff,
             report,
         })
+    }
+
+    /// Refuses a pass that could set nothing, or would go by a wrong clock.
+    async fn check_cluster(&self, cluster: &ColdCluster, now_ms: u64) -> Result<(), CliError> {
+        let (namenode, place) = (&cluster.namenode, self.namenode.name());
+        let heard_ms = cluster.archive_space().await?.heard_ms;
+        if heard_ms > 0 && clock::are_apart(now_ms, heard_ms) {
+            let is = if now_ms > heard_ms {
+                "ahead of"
+            } else {
+                "behind"
+            };
+            let what = format!(
+                "the clock of this host is {} min {is} that of the NameNode",
+                now_ms.abs_diff(heard_ms) / 60_000
+            );
+            return Err(CliError::new(what, place, "set the one that is wrong"));
+        }
+        let safe = namenode.is_in_safe_mode().await;
+        if safe.map_err(|error| refused("ask for safe mode", place, &error))? {
+            let what = "the NameNode is in safe mode, where no policy is set";
+            return Err(CliError::new(what, place, "wait until it has left it"));
+        }
+        Ok(())
+    }
+
+    fn refuse_times(&self, why: Option<String>) -> Result<(), CliError> {
+        let advice = "give --audit-log FILE, or --times modification";
+        why.map_or(Ok(()), |what| {
+            Err(CliError::new(what, self.namenode.name(), advice).lasting())
+        })
+    }
+
+    fn warn_of_old_image(&self) {
+        let Some(image) = &self.args.image else {
+            return;
+        };
+        let saved = std::fs::metadata(image).and_then(|about| about.modified());
+        let age = saved.ok().and_then(|saved| saved.elapsed().ok());
+        if age.is_some_and(|age| age > self.args.every) {
+            say(&format!(
+                "warning: {} is older than --every: fetch it anew before each pass",
+                image.display()
+            ));
+        }
     }
 
     /// The paths that are directories now, and those that are not.
@@ -150,16 +210,17 @@ impl ColdWatch<'_> {
         let cutoff = Cutoff::new(age, now_ms, self.args.times, &precision);
         if cutoff.by == ColdBy::Modification && self.args.times == TimesAsked::Auto {
             let what = "access times are switched off, so files that are read look cold";
-            let advice = "give --audit-log FILE, or --times modification";
-            return Err(CliError::new(what, self.namenode.name(), advice).lasting());
+            self.refuse_times(Some(what.to_owned()))?;
         }
+        self.refuse_times(access_times::too_coarse(&precision, cutoff.by, age))?;
         if self.first {
             report::warn_of_times(&precision, cutoff.by, age);
         }
         Ok((cutoff, precision))
     }
 
-    /// Takes what is found below a path; returns its sums.
+    /// Takes what is found below a path; returns its sums, and the files of it that were read after
+    /// their last change. None when the image has no such path.
     async fn plan(
         &self,
         cluster: &ColdCluster,
@@ -168,12 +229,15 @@ impl ColdWatch<'_> {
         precision: &Precision,
         state: &WatchState,
         over: &mut PassOver,
-    ) -> Result<FileSums, CliError> {
+    ) -> Result<Option<(FileSums, u64)>, CliError> {
         let mut spool = Spool::create(self.directory.path()).map_err(|e| unspooled(&e))?;
         let uses = (!self.args.audit_log.is_empty()).then_some(&state.audit.uses);
         let tree = match &self.args.image {
             Some(image) => scan_image(image, path, cutoff, Some(&mut spool))?,
-            None => cluster.scan(path, cutoff, uses, Some(&mut spool)).await?,
+            None => Some(cluster.scan(path, cutoff, uses, Some(&mut spool)).await?),
+        };
+        let Some(tree) = tree else {
+            return Ok(None);
         };
         let tree = tree.limited(Some(LeafLimit {
             files: self.args.files_per_pass,
@@ -199,7 +263,7 @@ impl ColdWatch<'_> {
         } else {
             planner.of_live(&tree, spool, &mut sink).await?;
         }
-        Ok(*tree.total())
+        Ok(Some((*tree.total(), tree.read_later())))
     }
 
     async fn change(&self, looked: Looked) -> Result<PassReport, CliError> {
@@ -207,6 +271,7 @@ impl ColdWatch<'_> {
             cluster,
             mut state,
             mut over,
+            cutoff,
             mut report,
         } = looked;
         let back = over.count_uses();
@@ -226,11 +291,20 @@ impl ColdWatch<'_> {
             }
         }
         if self.args.apply && !due.is_empty() && !self.stop.is_cancelled() {
-            cluster.check_archive(over.due_bytes).await?;
-            report.undo_file = Some(self.write_undo(state.pass, &due)?);
-            let change = PolicyChange::Set(POLICY.to_owned());
-            report.set = self.change_all(&cluster, &due, change).await?;
-            set = &due;
+            let free = cluster.archive_space().await?.free;
+            if free < over.due_bytes {
+                report.not_set = Some(format!(
+                    "nothing is set: the ARCHIVE storages have {} free, and one replica of what \
+                     is due takes {}",
+                    size::show(free),
+                    size::show(over.due_bytes)
+                ));
+            } else {
+                report.undo_file = Some(self.write_undo(state.pass, &due)?);
+                let change = PolicyChange::SetIfCold(POLICY.to_owned(), cutoff);
+                report.set = self.change_all(&cluster, &due, change).await?;
+                set = &due;
+            }
         }
         state.memory = over.end(set, state.pass, given);
         report.archived_paths = state.memory.archived.len() as u64;

@@ -196,6 +196,12 @@ impl StateDirectory {
     }
 }
 
+/// Whether a watch runs with a state directory.
+pub fn is_watched(dir: &Path) -> bool {
+    let lock = File::open(dir.join("lock"));
+    lock.is_ok_and(|lock| lock.try_lock_shared().is_err())
+}
+
 /// Reads what the watch of a state directory says of itself.
 ///
 /// # Errors
@@ -292,6 +298,7 @@ mod tests {
             path: path.to_owned(),
             directory: false,
             before: Some("HOT".to_owned()),
+            seen_policy: None,
         }
     }
 
@@ -336,9 +343,11 @@ mod tests {
     fn a_second_watch_is_refused() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let first = StateDirectory::open(dir.path()).expect("opened");
+        assert!(is_watched(dir.path()));
         let second = StateDirectory::open(dir.path()).expect_err("it is taken");
         assert!(second.to_string().contains("--state"), "{second}");
         drop(first);
+        assert!(!is_watched(dir.path()) && !is_watched(&dir.path().join("none")));
         StateDirectory::open(dir.path()).expect("free again");
     }
 

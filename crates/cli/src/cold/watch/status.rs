@@ -42,6 +42,9 @@ pub struct PassReport {
     pub archived_paths: u64,
     /// Paths of the command that are no directories now.
     pub missing_paths: Vec<String>,
+    /// Why nothing of what is due was set.
+    #[serde(default)]
+    pub not_set: Option<String>,
     /// The clock was set, so nothing counted.
     pub clock_was_set: bool,
     /// From when on reads are known from the audit logs.
@@ -59,12 +62,15 @@ pub struct WatchStatus {
     pub next_pass_ms: Option<u64>,
     /// What stopped the last attempt.
     pub error: Option<String>,
+    /// Whether a watch runs there; known when it is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<bool>,
 }
 
 impl PassReport {
-    /// Whether the NameNode refused some of it.
+    /// Whether the NameNode refused some of it, or there was no room for it.
     pub fn has_failures(&self) -> bool {
-        self.set.failed + self.given_back.failed > 0
+        self.set.failed + self.given_back.failed > 0 || self.not_set.is_some()
     }
 
     /// As text: a line, and more for what went wrong.
@@ -97,6 +103,13 @@ impl PassReport {
             size::show(self.due_bytes),
             self.waiting_paths,
         );
+        if self.set.left > 0 {
+            let left = self.set.left;
+            let _ = writeln!(out, "  {left} paths changed meanwhile and were left alone");
+        }
+        if let Some(why) = &self.not_set {
+            let _ = writeln!(out, "  {why}");
+        }
         for path in &self.missing_paths {
             let _ = writeln!(out, "  {path}: is no directory now");
         }
@@ -115,6 +128,15 @@ impl PassReport {
 }
 
 impl WatchStatus {
+    /// Whether the last attempt failed, or the last pass had failures.
+    pub fn has_failures(&self) -> bool {
+        let of_pass = self
+            .last_pass
+            .as_ref()
+            .is_some_and(PassReport::has_failures);
+        self.error.is_some() || of_pass
+    }
+
     /// As text, at `now_ms`.
     pub fn text(&self, now_ms: u64) -> String {
         let mut out = match &self.last_pass {
@@ -130,6 +152,9 @@ impl WatchStatus {
             }
             Some(_) => out.push_str("the next pass is due: it runs, or no watch does\n"),
             None => {}
+        }
+        if self.runs == Some(false) {
+            out.push_str("no watch runs\n");
         }
         if let Some(error) = &self.error {
             let _ = writeln!(out, "the last attempt failed: {error}");
@@ -154,6 +179,7 @@ mod tests {
     fn a_status_says_what_was_set_and_when_the_next_pass_is() {
         let sums = ChangeSums {
             changed: 3,
+            left: 2,
             failed: 1,
             failures: vec!["/a: refused".to_owned()],
             ..ChangeSums::default()
@@ -166,6 +192,7 @@ mod tests {
             set: sums,
             undo_file: Some("s/undo-7.jsonl".into()),
             missing_paths: vec!["/gone".to_owned()],
+            not_set: Some("no room".to_owned()),
             ..PassReport::default()
         };
         assert!(pass.has_failures());
@@ -173,6 +200,7 @@ mod tests {
             last_pass: Some(pass),
             next_pass_ms: Some(8_200_000),
             error: Some("why".to_owned()),
+            runs: Some(false),
             ..WatchStatus::default()
         };
         let text = status.text(1_000_000);
@@ -184,9 +212,18 @@ mod tests {
             "--undo s/undo-7.jsonl'",
             "next pass in 2 h\n",
             "failed: why\n",
+            "  2 paths changed meanwhile",
+            "  no room\n",
+            "no watch runs\n",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        assert!(status.has_failures() && !WatchStatus::default().has_failures());
+        let full = PassReport {
+            not_set: Some("no room".to_owned()),
+            ..PassReport::default()
+        };
+        assert!(full.has_failures());
         assert!(status.text(9_000_000).contains("is due"));
         let json = serde_json::to_string(&status).expect("JSON");
         assert_eq!(
