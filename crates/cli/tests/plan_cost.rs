@@ -44,20 +44,45 @@ fn the_example_has_the_prices_of_the_paper() {
     assert_eq!(rows[2]["compute_hosts"], 4);
 }
 
+/// The commands that it names for the prices in this file.
+fn commands(path: &str) -> Vec<String> {
+    let said = text(&["plan", "cost", "--prices", path]);
+    let lines = said.lines();
+    let named = lines.filter_map(|line| line.strip_prefix("  hayloft "));
+    named.map(str::to_owned).collect()
+}
+
 #[test]
-fn the_commands_that_it_names_can_be_given() {
+fn the_commands_that_it_names_are_of_these_hosts_and_can_be_given() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = example(dir.path(), "usable_tb = 0", "usable_tb = 40");
-    let said = text(&["plan", "cost", "--prices", &path]);
-    let commands: Vec<&str> = said
-        .lines()
-        .filter_map(|l| l.strip_prefix("  hayloft "))
-        .collect();
-    assert_eq!(commands.len(), 3, "{said}");
-    for command in commands {
+    let commands = commands(&path);
+    let rates = [
+        "--disk-rate 60",
+        "--disk-rate 30 --link 0.64",
+        "--disk-rate 100 --link 8",
+    ];
+    assert_eq!(commands.len(), rates.len(), "{commands:?}");
+    for (command, rates) in commands.iter().zip(rates) {
+        assert!(command.ends_with(rates), "{command}");
         let words: Vec<&str> = command.split(' ').collect();
         assert!(text(&words).contains("nines"), "{command}");
     }
+}
+
+#[test]
+fn commands_that_would_be_refused_are_not_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = example(dir.path(), "disk_gib = 1862", "disk_gib = 1000000");
+    let large = std::fs::read_to_string(&path).expect("written");
+    let small = large
+        .replace("disk_gib = 93 ", "disk_gib = 1 ")
+        .replace("fill_percent = 100 ", "fill_percent = 10 ");
+    std::fs::write(&path, small).expect("written");
+    // The disks of [network] hold less than a block then, those of [super] more than 1000 TB.
+    let commands = commands(&path);
+    assert_eq!(commands.len(), 1, "{commands:?}");
+    assert!(commands[0].contains("--capacity 0.425"), "{commands:?}");
 }
 
 #[test]

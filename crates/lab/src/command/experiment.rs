@@ -36,7 +36,8 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: Option<u16>,
     /// MiB that each client or stream writes and reads [default: 192; of `native`, `streams`,
-    /// `fscost` 4096, `virtual-disks`, `hadiofs`, `snapshots` 1024, `pfs` 32].
+    /// `fscost` 4096, `virtual-disks`, `hadiofs`, `snapshots` 1024, `pfs` 32]. Of `tasks` at most
+    /// 1024.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=65536))]
     mib: Option<u32>,
     /// Largest number of clients and nodes [default: 8, quick 2].
@@ -45,15 +46,15 @@ pub struct ExperimentArgs {
     /// Whose storage nodes.
     #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache", "apache-behind"])]
     kind: String,
-    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`, `pfs`, `super` 25].
-    /// Not of `domains`, `power`, `durability`, nor of those on one disk.
+    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`, `pfs`, `super`
+    /// 25]. Not of `domains`, `power`, `durability`, nor of those on one disk.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     link_mbit: Option<u32>,
     /// Hadoop properties of every process, over those of the experiment. Not of `domains`,
     /// `durability`, `fscost`, `virtual-disks`.
     #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = property)]
     conf: Vec<(String, String)>,
-    /// Blocks of `domains` [default: 2000], files of `power` [default: 400].
+    /// Blocks of `domains` [default: 2000], files of `power` [default: 400, at most 1000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(8..=100_000))]
     blocks: Option<u64>,
     /// Seconds that clients of `durability` write before a power cut; before other events a third
@@ -75,6 +76,17 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     watts: Option<u32>,
 }
+
+/// The most that some experiments can end with: the experiment, its option, the most, and why.
+const LIMITS: [(&str, &str, u64, &str); 2] = [
+    (
+        "power",
+        "--blocks",
+        1000,
+        "the NameNode has about four copied in a second",
+    ),
+    ("tasks", "--mib", 1024, "its disks move 4 MB/s"),
+];
 
 /// What `--quick` takes.
 const QUICK_MIB: u32 = 16;
@@ -118,6 +130,7 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
             "leave --link-mbit out",
         ));
     }
+    not_too_much(args)?;
     let _alone = alone()?;
     if OWN_MOUNTS.contains(&name) {
         // However it ends, the kernel then unmounts the disks. Not with a modelled disk: its
@@ -138,6 +151,24 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
     }
     println!("{page}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// An error where it could not end in time.
+fn not_too_much(args: &ExperimentArgs) -> Result<(), LabError> {
+    for (name, option, most, why) in LIMITS {
+        let given = match option {
+            "--blocks" => args.blocks,
+            _ => args.mib.map(u64::from),
+        };
+        if args.name == name && given.is_some_and(|given| given > most) {
+            return Err(LabError::new(
+                format!("the experiment {name} takes at most {option} {most}: {why}"),
+                "hayloft-lab experiment",
+                &format!("give {option} {most} or less"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Experiments take turns for as long as what this gives is held: hosts of two have the same names,
@@ -296,6 +327,18 @@ mod tests {
             assert!(said.contains(why), "{said}");
             assert_eq!(error.code(), USAGE);
         }
+    }
+
+    #[test]
+    fn what_could_not_end_in_time_is_refused_early() {
+        for (name, option, most, _) in LIMITS {
+            let given = |number: u64| parsed(name, &[option, number.to_string().as_str()]);
+            let said = run(&given(most + 1)).expect_err(name).to_string();
+            let advice = format!("give {option} {most} or less");
+            assert!(said.contains(&advice), "{said}");
+            not_too_much(&given(most)).expect(name);
+        }
+        not_too_much(&parsed("domains", &["--blocks", "2000"])).expect("another experiment");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A split cluster in two racks, and the states that a NameNode is told of its nodes: those of the
 //! last rack may be in maintenance.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -31,8 +32,9 @@ pub(super) fn worker(at: usize) -> String {
     format!("w{at}")
 }
 
-/// Two racks, each with storage hosts and half of the compute hosts; a client in the first one. The
-/// NameNode takes the nodes' states from `states`.
+/// Two racks, each with storage hosts and half of the compute hosts. The client is in the last one,
+/// whose nodes go down: it is told to read there first. The NameNode takes the nodes' states from
+/// `states`.
 pub(super) fn described(kind: &str, options: &ExperimentOptions, states: &Path) -> Description {
     let node = DataNodeSpec {
         kind: kind.into(),
@@ -58,26 +60,31 @@ pub(super) fn described(kind: &str, options: &ExperimentOptions, states: &Path) 
         }
     };
     let mut racks: Vec<Rack> = (0..RACKS).map(rack).collect();
-    racks[0].hosts.push(HostSpec::client("c0"));
+    racks[RACKS - 1].hosts.push(HostSpec::client("c0"));
     let package = "org.apache.hadoop.hdfs.server.blockmanagement";
     let own = [
         ("dfs.replication", REPLICAS.to_string()),
         ("dfs.blocksize", "1048576".into()),
+        // Stock nodes keep a GiB free by default, which such a disk does not have.
+        (
+            "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
+            "0".into(),
+        ),
+        ("dfs.namenode.maintenance.replication.min", "1".into()),
+        ("dfs.namenode.decommission.interval", "1".into()),
+    ];
+    // What the states are read with.
+    let forced = [
         (
             "dfs.namenode.hosts.provider.classname",
             format!("{package}.CombinedHostFileManager"),
         ),
         ("dfs.hosts", states.display().to_string()),
-        ("dfs.namenode.maintenance.replication.min", "1".into()),
-        ("dfs.namenode.decommission.interval", "1".into()),
-        ("dfs.namenode.replication.max-streams", "20".into()),
-        (
-            "dfs.namenode.replication.max-streams-hard-limit",
-            "40".into(),
-        ),
     ];
-    let mut conf = options.conf.clone();
-    conf.extend(own.map(|(key, value)| (key.to_owned(), value)));
+    let owned = |(key, value): (&str, String)| (key.to_owned(), value);
+    let mut conf: BTreeMap<String, String> = own.map(owned).into();
+    conf.extend(options.conf.clone());
+    conf.extend(forced.map(owned));
     Description {
         racks,
         conf,
@@ -141,7 +148,7 @@ mod tests {
         let described = two_racks();
         is_right(&described);
         assert_eq!(described.conf["dfs.hosts"], "/lab/states.json");
-        // s0, s1, w0, w2, c0 and s2, s3, w1, w3 have the addresses 1 to 9.
+        // s0, s1, w0, w2 and s2, s3, w1, w3, c0 have the addresses 1 to 9.
         let in_service = |last: u8| json!({"hostName": format!("10.77.0.{last}")});
         let down = |last: u8| {
             json!({
@@ -149,10 +156,29 @@ mod tests {
                 "maintenanceExpireTimeInMS": 7,
             })
         };
-        let wanted = json!([in_service(1), in_service(2), down(6), down(7)]);
+        let wanted = json!([in_service(1), in_service(2), down(5), down(6)]);
         assert_eq!(states(&described, Some(7)), wanted);
-        let all = json!([1, 2, 6, 7].map(in_service));
+        let all = json!([1, 2, 5, 6].map(in_service));
         assert_eq!(states(&described, None), all);
+    }
+
+    #[test]
+    fn the_client_s_own_rack_goes_down() {
+        let described = two_racks();
+        let mut clients = described.hosts().filter(|(_, host)| host.name == "c0");
+        let (rack, _) = clients.next().expect("there is a client");
+        assert_eq!(rack.name, rack_name(RACKS - 1));
+    }
+
+    #[test]
+    fn given_properties_are_over_its_own_but_for_the_states() {
+        let mut options = ExperimentOptions::default();
+        for key in ["dfs.blocksize", "dfs.hosts"] {
+            options.conf.insert(key.into(), "7".into());
+        }
+        let described = described("hayloft", &options, Path::new("/lab/states.json"));
+        assert_eq!(described.conf["dfs.blocksize"], "7");
+        assert_eq!(described.conf["dfs.hosts"], "/lab/states.json");
     }
 
     #[test]

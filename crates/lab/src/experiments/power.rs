@@ -11,7 +11,7 @@ use serde_json::json;
 use super::node_states::{
     REPLICAS, STORAGE_HOSTS, described, in_maintenance, states, worker, workers, write,
 };
-use super::replication_counters::{OFF, ReplicationCounters, settle};
+use super::replication_counters::{OFF, ReplicationCounters, SETTLE_LIMIT, settle};
 use super::testbeds::{bring_up, peers_on};
 use crate::counters;
 use crate::runner::options::ExperimentOptions;
@@ -37,14 +37,18 @@ pub const POWER: Experiment = Experiment {
     about: |options| {
         format!(
             "Two racks of {STORAGE_HOSTS} storage hosts and {} compute hosts in all, {} files of \
-             one block with {REPLICAS} replicas, on disks in memory; stock NameNode, with its \
-             stock policy, and stock YARN. Off: the processes of a host are killed, so its \
-             address refuses and does not keep silent as that of a machine without power. A \
-             client on another host reads all files meanwhile and compares every byte. The \
-             NameNode waits {EXPIRES_S} s for a node instead of Hadoop's 630, and looks at the \
-             maintenance state each second instead of every 30. {}",
+             one block of {} KiB with {REPLICAS} replicas, on disks in memory; stock NameNode, \
+             with its stock policy, and stock YARN. Off: the processes of a host are killed, so \
+             its address refuses and does not keep silent as that of a machine without power. A \
+             client in the rack of the storage hosts that go off reads all files meanwhile and \
+             compares every byte. The NameNode waits {EXPIRES_S} s for a node instead of Hadoop's \
+             630, and looks at the maintenance state each second instead of every 30. It looks \
+             for what to copy each second, and heartbeats come each second, both instead of every \
+             three. Each time it chooses two blocks for each live node, which is Hadoop's \
+             multiplier. {}",
             workers(options),
             options.blocks,
+            FILE_BYTES >> 10,
             Stock::EXPLAINED
         )
     },
@@ -56,7 +60,8 @@ pub const POWER: Experiment = Experiment {
     shown: Shown {
         title: "Hosts off and on",
         tables: include_str!("tables/power.txt"),
-        paper: "Both papers expect it and measured nothing of it.",
+        paper: "Of compute hosts both papers expect it; the rows of storage hosts are ours. W \
+                saved is hosts times `--watts`.",
         ..Shown::NOTHING
     },
     ..Experiment::OF_RATES
@@ -263,7 +268,7 @@ impl SplitCluster {
             blocks: self.files,
             ..SwitchedOff::default()
         };
-        let before = settle(&self.testbed, Duration::ZERO, &mut |_| ())?.0.copied;
+        let before = self.settled(Duration::ZERO, &mut |_| ())?.0.copied;
         let mut of_nodes = self.copied_by_nodes()?;
         down.iter().for_each(|at| of_nodes[*at] = 0);
         let times = counters::time_by_host(self.testbed.described());
@@ -273,21 +278,35 @@ impl SplitCluster {
             found.note(now, before);
             found.read(client);
         };
-        let (_, settled_s) = settle(&self.testbed, self.off, &mut look)?;
+        let (_, settled_s) = self.settled(self.off, &mut look)?;
         let begun = Instant::now();
         switch(self, Step::On)?;
         found.back_s = begun.elapsed().as_secs_f64();
-        found.settled_s = settled_s;
+        found.settled_s = Some(settled_s);
         // What is copied after the return, too.
-        settle(&self.testbed, Duration::ZERO, &mut |now| {
-            found.note(now, before)
-        })?;
+        self.settled(Duration::ZERO, &mut |now| found.note(now, before))?;
         let after = counters::time_by_host(self.testbed.described());
         found.held_up = counters::waited_between(&times, &after);
         let now = self.copied_by_nodes()?;
         let each = now.iter().zip(&of_nodes);
         found.copied_by_nodes = each.map(|(now, before)| now.saturating_sub(*before)).sum();
         Ok(found)
+    }
+
+    /// As [`settle`], and an error where something is left to copy at its limit: a row would have
+    /// a part of the copies.
+    fn settled(
+        &self,
+        least: Duration,
+        note: &mut dyn FnMut(ReplicationCounters),
+    ) -> Result<(ReplicationCounters, f64)> {
+        let (now, seconds) = settle(&self.testbed, least, note)?;
+        let seconds = seconds.ok_or_else(|| TestkitError::Timeout {
+            what: "the NameNode to have nothing to copy: give fewer --blocks".into(),
+            waited: SETTLE_LIMIT,
+            last: format!("{now:?}"),
+        })?;
+        Ok((now, seconds))
     }
 
     /// Has the NameNode take the nodes of the last rack into maintenance or out of it, and waits.
@@ -359,6 +378,11 @@ mod tests {
         let row = "| storage hosts of a rack, in maintenance | stock | 2 | 300 | 400 | 0 | 0 | 0 | \
                    **3/800** | 1.5 | 0.0 | 0 % |";
         assert!(told.contains(row), "{told}");
-        assert!(!page(0).contains("W saved"));
+        for (watts, wanted) in [(0, false), (150, true)] {
+            assert_eq!(page(watts).contains("| W saved |"), wanted, "{watts}");
+        }
+        let about = (POWER.about)(&(POWER.options)());
+        let files = "400 files of one block of 16 KiB with 2 replicas";
+        assert!(about.contains(files), "{about}");
     }
 }

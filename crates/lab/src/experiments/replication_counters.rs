@@ -7,10 +7,11 @@ use serde_json::Value;
 use crate::up::Testbed;
 use hayloft_testkit::error::{Result, TestkitError};
 
-/// Hosts stay off for so long at least: three times what the NameNode waits for a node.
+/// Hosts stay off for so long at least: more than what the NameNode waits for a node, three times.
 pub(super) const OFF: Duration = Duration::from_secs(40);
-/// The longest wait until the NameNode has nothing to copy.
-const SETTLE_LIMIT: Duration = Duration::from_secs(300);
+/// The longest wait until the NameNode has nothing to copy: about two thousand blocks, of which it
+/// has four copied in a second where two nodes are live.
+pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(600);
 /// It must have nothing to copy for so long: its counter of copies is up to ten seconds old.
 const QUIET: Duration = Duration::from_secs(15);
 /// How often the NameNode is asked.

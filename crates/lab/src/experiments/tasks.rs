@@ -46,7 +46,7 @@ pub const TASKS: Experiment = Experiment {
 /// Sequential rates of its disks, MB/s: reading, writing. A block takes such a disk four seconds,
 /// so that two processors can start the tasks that read it.
 const DISK_MBS: (u32, u32) = (4, 4);
-/// The defaults take so many times as long as the whole profile, at least.
+/// The search takes so many times as long with the defaults as with the whole profile, at least.
 const FASTER: f64 = 1.3;
 /// The disks are busy for this share of the time in which maps run, at least.
 const BUSY: f64 = 0.9;
@@ -55,11 +55,11 @@ fn wants() -> Vec<WantedRatio> {
     let figure = |row, name| pick("", row, OURS, GREP, name);
     vec![
         WantedRatio {
-            text: "seconds with the defaults to those with all (a result where disks or links \
-                   limit the latter)"
+            text: "seconds of the search with the defaults to those with all (a result where the \
+                   next line is met)"
                 .into(),
-            of: figure(DEFAULTS, "seconds"),
-            over: figure(ALL, "seconds"),
+            of: figure(DEFAULTS, "search_s"),
+            over: figure(ALL, "search_s"),
             bar: Bar::Least(FASTER),
         },
         WantedRatio {
@@ -80,17 +80,20 @@ fn about(options: &ExperimentOptions) -> String {
          hard disk (not a real one) of {read} MB/s. Links have {} Mbit/s: disks are slower. Stock \
          YARN runs the stock grep over {} MiB of text for each disk: {FILES} files, {REPLICAS} \
          replica, blocks of {} MiB. A NodeManager has {CONTAINERS} containers at a time, so there \
-         are {MAPS_AT_A_TIME} for maps beside ApplicationMaster and reduce. All processes of YARN \
-         keep Hadoop's default intervals but for what a row sets.\n\nThe row `defaults` sets \
-         nothing of the profile. The others set what the program under test prints at that \
-         moment, in the files that it names. Large tasks ask for `CombineTextInputFormat`, as the \
-         profile says. As it says too, their `split.maxsize` is no larger than the input for each \
-         map that runs at a time. Each turn starts YARN anew and runs a grep over a block of each \
-         disk before the one that counts, with dropped caches. Hayloft wrote what all read. Every \
-         answer is compared with the known one: another answer ends the experiment.\n\nNot as on \
-         real hosts: tasks are small JVMs without the optimising compiler, and none runs twice \
-         (no speculation). {} At the defaults {tasks} tasks of about {CONTAINER_S} processor \
-         seconds take {:.0} s of two processors, and their bytes {:.0} s of the disks.",
+         are {MAPS_AT_A_TIME} for maps beside ApplicationMaster and reduce, and one more until \
+         the reduce starts. The grep is that of hadoop-mapreduce-examples 3.4.2. All processes of \
+         YARN keep Hadoop's default intervals but for what a row sets, and for \
+         `yarn.nm.liveness-monitor.expiry-interval-ms`, which is 20,000 in every row.\n\nThe row \
+         `defaults` sets nothing of the profile. The others set what the program under test prints \
+         at that moment, in the files that it names. Large tasks ask for \
+         `CombineTextInputFormat`, as the profile says. As it says too, their `split.maxsize` is \
+         no larger than the input for each map that runs at a time. Each turn starts storage nodes \
+         and YARN anew. A grep over a block of each disk runs before the one that counts, which \
+         begins with dropped caches. Hayloft wrote what all read. Every answer is compared with \
+         the known one: another answer ends the experiment.\n\nNot as on real hosts: tasks are \
+         small JVMs without the optimising compiler, and none runs twice (no speculation). {} At \
+         the defaults {tasks} tasks of about {CONTAINER_S} processor seconds take {:.0} s of two \
+         processors, and their bytes {:.0} s of the disks.",
         options.link_mbit,
         options.mib,
         options.block_mib,
@@ -138,15 +141,17 @@ mod tests {
 
     #[test]
     fn the_page_compares_with_the_defaults_and_judges_both_bars() {
-        let of = |row, seconds, busy| {
+        let of = |row, search_s: f64, busy: f64| {
             let figures = PeerFigures::of([
-                ("seconds", seconds),
+                ("search_s", search_s),
+                ("seconds", search_s + 40.0),
                 ("maps_s", 100.0),
                 ("busy_s", 100.0 * busy),
                 ("maps_busy", busy),
                 ("cpu", 0.4),
                 ("waited", 0.01),
-                ("disk_busy", busy),
+                // Over the whole grep, most of whose time no map runs in.
+                ("disk_busy", busy / 2.0),
             ]);
             PeerSample::first(("", row, OURS, GREP), figures)
         };
@@ -159,7 +164,6 @@ mod tests {
             "1.50 (asked: at least 1.30): met",
             "0.95 (asked: at least 0.90): met",
             "| none named |",
-            "| disk |",
         ] {
             assert!(text.contains(wanted), "{wanted}: {text}");
         }

@@ -48,6 +48,10 @@ pub struct LayoutCost {
     pub disks_for: NeededFor,
     /// TB of a disk.
     pub disk_tb: f64,
+    /// MB/s that a disk moves.
+    pub disk_mbs: f64,
+    /// MB/s that the link of a host carries; `None`: no limit.
+    pub link_mbs: Option<f64>,
     /// TB of files.
     pub usable_tb: f64,
     /// MB/s that clients read together.
@@ -128,9 +132,12 @@ fn needed(prices: &Prices, host: &StorageHost, computes: bool) -> Result<Needed,
         (up(for_rate / most).max(link), NeededFor::Rate),
     ]);
     if hosts > HOSTS_MAX {
+        let todo = match hosts_for {
+            NeededFor::Count => "lower compute_hosts",
+            _ => "lower usable_tb or rate_mbs, or raise disks, disk_gib, disk_mbs or link_mbs",
+        };
         return Err(format!(
-            "needs {hosts:.0} hosts, and at most {HOSTS_MAX:.0} are planned with: lower usable_tb \
-             or rate_mbs, or raise disks, disk_gib, disk_mbs or link_mbs"
+            "needs {hosts:.0} hosts, and at most {HOSTS_MAX:.0} are planned with: {todo}"
         ));
     }
     let units = host.keep.parity.map_or(1, |shape| shape.units());
@@ -204,6 +211,8 @@ fn layout(
         disks: needed.disks,
         disks_for: needed.disks_for,
         disk_tb: disk_tb(host),
+        disk_mbs: host.disk_mbs.get(),
+        link_mbs: host.link_mbs.map(|link| link.get()),
         usable_tb,
         rate_mbs: of_disks.min(links),
         rate_by: if links < of_disks {
@@ -400,6 +409,12 @@ mod tests {
     fn what_does_not_fit_is_refused_in_words() {
         let many = of(&[("usable_tb = 0", "usable_tb = 1e6")]).expect_err("too many");
         assert!(many.starts_with("[local] needs 35"), "{many}");
+        assert!(many.contains("lower usable_tb"), "{many}");
+        let many = of(&[("compute_hosts = 4", "compute_hosts = 20001")]).expect_err("too many");
+        assert!(
+            many.ends_with("planned with: lower compute_hosts"),
+            "{many}"
+        );
         let few = of(&[("disks = 24", "disks = 6")]).expect_err("6+1 needs 7");
         assert!(
             few.starts_with("[super] keeps parity on 7 disks of a host"),

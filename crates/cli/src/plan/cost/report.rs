@@ -6,8 +6,11 @@ use super::super::rules::BoundBy;
 use super::layouts::{LayoutCost, NeededFor};
 use super::prices::Prices;
 
-/// Most disks of a node that `plan durability` takes.
+/// What `plan durability` takes at most: disks of a node, and TB of a disk.
 const DISKS_MAX: u32 = 512;
+const DISK_TB_MAX: f64 = 1000.0;
+/// The least that it takes on a disk, TB: one of its blocks, of 128 MiB.
+const USED_TB_LEAST: f64 = 134_217_728.0 / 1e12;
 
 /// What each layout needs, what it costs, and what `plan durability` can be asked about it.
 pub fn text(prices: &Prices, rows: &[LayoutCost]) -> String {
@@ -103,12 +106,20 @@ fn compared(first: &LayoutCost, row: &LayoutCost, out: &mut String) {
 /// The command that says what a year loses, where it takes such disks.
 fn durability(row: &LayoutCost, fill: f64, out: &mut String) {
     let disks = row.disks / row.hosts.max(1);
-    if (1..=DISKS_MAX).contains(&disks) {
-        let _ = writeln!(
+    // As it is printed.
+    let disk_tb = (row.disk_tb * 1000.0).round() / 1000.0;
+    let taken = disk_tb <= DISK_TB_MAX && disk_tb * fill / 100.0 >= USED_TB_LEAST;
+    if taken && (1..=DISKS_MAX).contains(&disks) {
+        let _ = write!(
             out,
             "  hayloft plan durability --domains 1 --keep {} --nodes {} --disks {disks} \
-             --capacity {:.3} --fill {fill}",
-            row.keep, row.hosts, row.disk_tb
+             --capacity {disk_tb:.3} --fill {fill} --disk-rate {}",
+            row.keep, row.hosts, row.disk_mbs
         );
+        if let Some(link_mbs) = row.link_mbs {
+            // In Gbit/s.
+            let _ = write!(out, " --link {}", link_mbs * 8.0 / 1000.0);
+        }
+        out.push('\n');
     }
 }

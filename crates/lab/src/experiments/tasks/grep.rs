@@ -45,10 +45,15 @@ fn described(options: &ExperimentOptions) -> Description {
         kind: "hayloft".into(),
         ..options.clone()
     };
-    let block = (u64::from(options.block_mib) << 20).to_string();
-    let mut set = |key: &str, value: String| options.conf.insert(key.into(), value);
-    set("dfs.replication", REPLICAS.to_string());
-    set("dfs.blocksize", block);
+    let block = u64::from(options.block_mib) << 20;
+    for (key, value) in [
+        ("dfs.replication", u64::from(REPLICAS)),
+        ("dfs.blocksize", block),
+    ] {
+        // A property that was given counts.
+        let unless_given = options.conf.entry(key.into());
+        unless_given.or_insert_with(|| value.to_string());
+    }
     let rack = |at| Rack {
         name: format!("r{at}"),
         hosts: vec![
@@ -62,12 +67,11 @@ fn described(options: &ExperimentOptions) -> Description {
     }
 }
 
-/// A testbed with the text on its disks, whose nodes are of one kind at a time.
+/// A testbed with the text on its disks, whose nodes are started anew in each turn.
 pub(super) struct GrepHosts {
     // Dropped first to last: clients before their hosts.
     clients: Vec<Driver>,
     testbed: Testbed,
-    kind: String,
     /// MiB of a file.
     file_mib: u32,
     block_mib: u32,
@@ -89,7 +93,6 @@ impl GrepHosts {
         let hosts = Self {
             clients: workload::start_clients(&testbed, tell)?,
             testbed,
-            kind: "hayloft".into(),
             file_mib: (options.mib / FILES).max(1),
             block_mib: options.block_mib,
         };
@@ -101,9 +104,9 @@ impl GrepHosts {
 
     /// Files of so many MiB, `files` in each rack: the NameNode has them where their client is.
     fn write(&self, below: &str, mib: u32, files: u32) -> Result<()> {
-        let local = self.testbed.dir().join("hay");
-        std::fs::write(&local, hay::text(mib)).map_err(TestkitError::file("writing", &local))?;
-        let local = local.display().to_string();
+        let path = self.testbed.dir().join("hay");
+        std::fs::write(&path, hay::text(mib)).map_err(TestkitError::file("writing", &path))?;
+        let local = path.display().to_string();
         self.clients[0].fs(&["-mkdir", "-p", below])?;
         for file in 0..files {
             let put = |(at, client): (usize, &Driver)| {
@@ -115,10 +118,11 @@ impl GrepHosts {
                 ToolRun::from(pending?.wait_at_most(PHASE_LIMIT)?).ok()?;
             }
         }
-        Ok(())
+        std::fs::remove_file(&path).map_err(TestkitError::file("removing", &path))
     }
 
-    /// A row's turn: YARN starts as it sets it, and greps once before it counts.
+    /// A row's turn: nodes of `kind` start anew, also after ones of that kind, so that no row has
+    /// warmer ones. YARN starts as the row sets it, and greps once before it counts.
     ///
     /// # Errors
     /// When something does not come up, a job fails, or its answer is another than the known one.
@@ -128,11 +132,8 @@ impl GrepHosts {
         kind: &str,
         (row, profile): (&SettingRow, &ProfileOutput),
     ) -> Result<()> {
-        if kind != self.kind {
-            turn.tell(&format!("nodes of the kind {kind}"));
-            self.testbed.exchange_nodes(kind)?;
-            kind.clone_into(&mut self.kind);
-        }
+        turn.tell(&format!("nodes of the kind {kind}"));
+        self.testbed.exchange_nodes(kind)?;
         let conf = row.conf(profile, self.bytes_a_map())?;
         // Histories of earlier turns would be read again and again.
         self.remove(OF_YARN)?;
@@ -294,6 +295,16 @@ mod tests {
         assert_eq!(described.clients(), HOSTS);
         let containers = CONTAINERS * u32::try_from(HOSTS).unwrap();
         assert_eq!(containers, MAPS_AT_A_TIME + 2);
+    }
+
+    #[test]
+    fn given_properties_are_over_its_own() {
+        let mut options = slow_disks();
+        options.conf.insert("dfs.replication".into(), "2".into());
+        let conf = described(&options).conf;
+        let block = u64::from(options.block_mib) << 20;
+        assert_eq!(conf["dfs.replication"], "2");
+        assert_eq!(conf["dfs.blocksize"], block.to_string());
     }
 
     fn job(name: &str, counters: [(&str, u64); 2], mapped: Option<(u64, u64)>) -> FinishedJob {
