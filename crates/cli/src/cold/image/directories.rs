@@ -77,6 +77,9 @@ pub(super) fn is_surely(inode: &Bytes, kind: InodeType) -> bool {
     inode.starts_with(&[TYPE_KEY, value])
 }
 
+/// A tree, and the number in it of each of its directories by their inode.
+pub type NumberedTree = (DirTree, HashMap<u64, u32>);
+
 impl ImageDirs {
     /// Reads and links all directories. `told` hears of the bytes of inodes read.
     pub fn read(image: &Image, referred: &[u64], told: &dyn Fn(u64)) -> Result<Self, CliError> {
@@ -181,8 +184,7 @@ impl ImageDirs {
         Ok(Some((at, policy)))
     }
 
-    /// The tree below `path`, and the number in it of each of its directories by their inode; none
-    /// when there is no such directory.
+    /// The tree below `path`; none when there is no such directory.
     ///
     /// What no directory leads to (it was deleted, and only snapshots have it) is left out.
     pub fn into_tree(
@@ -191,7 +193,7 @@ impl ImageDirs {
         path: &str,
         cutoff: Cutoff,
         cold_policy: u8,
-    ) -> Result<Option<(DirTree, HashMap<u64, u32>)>, CliError> {
+    ) -> Result<Option<NumberedTree>, CliError> {
         let Some((first, policy)) = self.find(image, path)? else {
             return Ok(None);
         };
