@@ -305,6 +305,7 @@ mod tests {
             left: 0,
             failed: 2,
             failures: vec!["/a: refused".to_owned()],
+            unchanged: Vec::new(),
         };
         let applied = Applied {
             directories: 1,

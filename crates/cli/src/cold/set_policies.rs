@@ -31,6 +31,9 @@ pub struct ChangeSums {
     pub failed: u64,
     /// Why, for the first of those.
     pub failures: Vec<String>,
+    /// Paths of all that were not changed.
+    #[serde(skip)]
+    pub unchanged: Vec<String>,
 }
 
 /// What is done with a target.
@@ -63,20 +66,27 @@ pub async fn change_all(
     told: &dyn Fn(u64),
 ) -> Result<ChangeSums, CliError> {
     let mut sums = ChangeSums::default();
-    let mut under_way: JoinSet<Result<Done, CliError>> = JoinSet::new();
+    let mut under_way: JoinSet<Result<(String, Done), CliError>> = JoinSet::new();
     let (mut targets, mut done) = (targets.fuse(), 0);
     loop {
         while under_way.len() < CALLS_MAX
             && let Some(target) = targets.next()
         {
             let (target, namenode, change) = (target?, Arc::clone(namenode), change.clone());
-            under_way.spawn(async move { one(&namenode, &target, &change).await });
+            under_way.spawn(async move {
+                let done = one(&namenode, &target, &change).await?;
+                Ok((target.path, done))
+            });
         }
         let Some(ended) = under_way.join_next().await else {
             return Ok(sums);
         };
         let ended = ended.map_err(|e| CliError::new(format!("a call ended: {e}"), "", ""))?;
-        match ended? {
+        let (path, ended) = ended?;
+        if !matches!(ended, Done::Changed) {
+            sums.unchanged.push(path);
+        }
+        match ended {
             Done::Changed => sums.changed += 1,
             Done::Missing => sums.missing += 1,
             Done::Left => sums.left += 1,
@@ -144,7 +154,9 @@ fn is_as_seen(target: &ColdTarget, now: &HdfsFileStatus, cutoff: &Cutoff) -> boo
         let cold = cutoff.is_cold(found.modified_ms, found.accessed_ms);
         (FileType::IsFile, cold)
     };
-    let same = target.seen_policy.is_none_or(|seen| seen == found.policy);
+    // Asked by itself, a striped file says 0 of a policy that it does not follow.
+    let follows_none = now.ec_policy.is_some() && !target.directory && found.policy == 0;
+    let same = target.seen_policy.is_none_or(|seen| seen == found.policy) || follows_none;
     now.file_type() == kind && cold && same
 }
 

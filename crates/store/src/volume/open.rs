@@ -58,9 +58,6 @@ pub async fn open_volume(
     let chosen = choose_engine(config, calibration.as_ref(), engine_config);
     // A plug-in, or a disk, may give no answer: the other volumes do not wait for it for ever.
     let engine = match tokio::time::timeout(settings.check_timeout, chosen).await {
-        Ok(Err(error)) if error.kind() == IoErrorKind::Locked => {
-            return Err(StoreError::in_use(&doing, error));
-        }
         Ok(chosen) => chosen.map_err(failed)?,
         Err(_) => {
             let seconds = settings.check_timeout.as_secs();

@@ -24,11 +24,10 @@ pub fn too_coarse(precision: &Precision, by: ColdBy, age: Duration) -> Option<St
     }
 }
 
-/// Why they seem not to be kept, as far as files say. `read_later`: files that were read after
-/// their last change.
-pub fn seem_off(total: &FileSums, read_later: u64, by: ColdBy) -> Option<String> {
+/// Why they seem not to be kept, when no file was ever read after its last change.
+pub fn seem_off(total: &FileSums, by: ColdBy) -> Option<String> {
     let tells = by == ColdBy::Access && total.files >= FILES_MIN && total.cold_files > 0;
-    (tells && read_later == 0).then(|| {
+    tells.then(|| {
         format!(
             "no file of {} was read after its last change: access times seem to be switched off, \
              so files that are read look cold",
@@ -48,16 +47,16 @@ mod tests {
         assert!(coarse(3_600_000, ColdBy::Access) && !coarse(3_599_999, ColdBy::Access));
         assert!(!coarse(3_600_000, ColdBy::Modification));
         assert_eq!(too_coarse(&Precision::Unknown, ColdBy::Access, hour), None);
-        let off = |files, cold_files, read_later, by| {
+        let off = |files, cold_files, by| {
             let total = FileSums {
                 files,
                 cold_files,
                 ..FileSums::default()
             };
-            seem_off(&total, read_later, by).is_some()
+            seem_off(&total, by).is_some()
         };
-        assert!(off(100, 1, 0, ColdBy::Access));
-        assert!(!off(99, 1, 0, ColdBy::Access) && !off(100, 0, 0, ColdBy::Access));
-        assert!(!off(100, 1, 1, ColdBy::Access) && !off(100, 1, 0, ColdBy::Modification));
+        assert!(off(100, 1, ColdBy::Access));
+        assert!(!off(99, 1, ColdBy::Access) && !off(100, 0, ColdBy::Access));
+        assert!(!off(100, 1, ColdBy::Modification));
     }
 }

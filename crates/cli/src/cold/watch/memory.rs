@@ -52,6 +52,8 @@ pub struct Thresholds {
     pub files: u64,
     /// Their lengths, bytes.
     pub bytes: u64,
+    /// Room of the ARCHIVE storages, bytes.
+    pub room: u64,
     /// This pass cannot tell what is cold: it counts none, and those of passes before are void.
     pub hold: bool,
     /// This pass changes policies.
@@ -74,6 +76,8 @@ pub struct PassOver {
     /// Their lengths, bytes.
     pub due_bytes: u64,
     full: bool,
+    /// Due targets that there is no room for.
+    pub without_room: u64,
 }
 
 impl PassOver {
@@ -89,6 +93,7 @@ impl PassOver {
             due_files: 0,
             due_bytes: 0,
             full: false,
+            without_room: 0,
         }
     }
 
@@ -124,6 +129,11 @@ impl PassOver {
         let passes = before.copied().unwrap_or(0).saturating_add(1);
         self.seen.insert(target.path.clone(), passes);
         let limits = &self.thresholds;
+        if passes >= limits.after_passes && bytes > limits.room.saturating_sub(self.due_bytes) {
+            self.without_room += 1;
+            self.waiting += 1;
+            return;
+        }
         // One that no pass has room for is the last of the first pass that comes to it.
         let large = files > limits.files || bytes > limits.bytes;
         let (files, bytes) = (
@@ -247,6 +257,7 @@ mod tests {
         back_after: 2,
         files: 10,
         bytes: 100,
+        room: 1000,
         hold: false,
         apply: true,
     };
@@ -321,6 +332,25 @@ mod tests {
         };
         let (memory, set, _) = pass(memory, THRESHOLDS, &found);
         assert!(set.is_empty() && memory.archived.is_empty());
+    }
+
+    #[test]
+    fn what_the_archive_has_no_room_for_waits_and_stops_no_other() {
+        let little = Thresholds {
+            after_passes: 1,
+            room: 9,
+            ..THRESHOLDS
+        };
+        let found = [
+            cold("/a", 1, 5),
+            cold("/b", 1, 5),
+            cold("/c", 1, 4),
+            cold("/d", 99, 999),
+        ];
+        let mut over = PassOver::new(PathMemory::default(), little);
+        found.into_iter().for_each(|found| over.take(found));
+        let due: Vec<&str> = over.due.iter().map(|target| &*target.path).collect();
+        assert_eq!((due, over.without_room), (vec!["/a", "/c"], 2));
     }
 
     #[test]

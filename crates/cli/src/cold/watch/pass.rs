@@ -1,12 +1,12 @@
 //! One pass of the watch: it looks, then gives back, then sets, then keeps what it knows.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use hayloft_conf::Configuration;
 use hayloft_console::progress::say;
-use hayloft_console::size;
 use hayloft_wire::proto::file_status::FileType;
 use tokio_util::sync::CancellationToken;
 
@@ -84,14 +84,16 @@ impl ColdWatch<'_> {
             );
         }
         let cluster = ColdCluster::of(Arc::clone(&self.namenode)).await?;
+        let mut room = u64::MAX;
         if self.args.apply {
-            self.check_cluster(&cluster, clock.wall_ms).await?;
+            room = self.check_cluster(&cluster, clock.wall_ms).await?;
         }
         let (paths, mut missing_paths) = self.paths_there().await?;
         let (cutoff, precision) = self.cutoff(clock.wall_ms)?;
         let logs = &self.args.audit_log;
         if !logs.is_empty() {
-            let forget_ms = (!hold).then_some(cutoff.at_ms);
+            // A dry pass has not compared its clock.
+            let forget_ms = (!hold && self.args.apply).then_some(cutoff.at_ms);
             state.audit.read_on(logs, forget_ms, clock.wall_ms)?;
         }
         self.warn_of_old_image();
@@ -100,6 +102,7 @@ impl ColdWatch<'_> {
             back_after: self.args.back_after,
             files: self.args.files_per_pass,
             bytes: self.args.bytes_per_pass,
+            room,
             hold,
             apply: self.args.apply,
         };
@@ -114,8 +117,10 @@ impl ColdWatch<'_> {
             total.add(&sums);
             read_later += read;
         }
-        if logs.is_empty() {
-            self.refuse_times(access_times::seem_off(&total, read_later, cutoff.by))?;
+        state.read_later |= read_later > 0;
+        let is_told = state.read_later || self.args.times != TimesAsked::Auto;
+        if logs.is_empty() && !is_told {
+            self.refuse_times(access_times::seem_off(&total, cutoff.by))?;
         }
         state.pass += 1;
         let report = PassReport {
@@ -137,10 +142,12 @@ impl ColdWatch<'_> {
         })
     }
 
-    /// Refuses a pass that could set nothing, or would go by a wrong clock.
-    async fn check_cluster(&self, cluster: &ColdCluster, now_ms: u64) -> Result<(), CliError> {
+    /// Refuses a pass that could set nothing, or would go by a wrong clock. Returns the room of the
+    /// ARCHIVE storages.
+    async fn check_cluster(&self, cluster: &ColdCluster, now_ms: u64) -> Result<u64, CliError> {
         let (namenode, place) = (&cluster.namenode, self.namenode.name());
-        let heard_ms = cluster.archive_space().await?.heard_ms;
+        let space = cluster.archive_space().await?;
+        let heard_ms = space.heard_ms;
         if heard_ms > 0 && clock::are_apart(now_ms, heard_ms) {
             let is = if now_ms > heard_ms {
                 "ahead of"
@@ -158,11 +165,12 @@ impl ColdWatch<'_> {
             let what = "the NameNode is in safe mode, where no policy is set";
             return Err(CliError::new(what, place, "wait until it has left it"));
         }
-        Ok(())
+        Ok(space.free)
     }
 
     fn refuse_times(&self, why: Option<String>) -> Result<(), CliError> {
-        let advice = "give --audit-log FILE, or --times modification";
+        let advice = "give --audit-log FILE, or --times modification; --times access if they are \
+                      kept";
         why.map_or(Ok(()), |what| {
             Err(CliError::new(what, self.namenode.name(), advice).lasting())
         })
@@ -275,7 +283,7 @@ impl ColdWatch<'_> {
             mut report,
         } = looked;
         let back = over.count_uses();
-        let due = std::mem::take(&mut over.due);
+        let mut due = std::mem::take(&mut over.due);
         report.waiting_paths = over.waiting;
         report.due_paths = due.len() as u64;
         report.due_files = over.due_files;
@@ -290,21 +298,19 @@ impl ColdWatch<'_> {
                 given = &back;
             }
         }
+        if over.without_room > 0 {
+            report.not_set = Some(format!(
+                "{} paths wait: the ARCHIVE storages have no room for one replica of them",
+                over.without_room
+            ));
+        }
         if self.args.apply && !due.is_empty() && !self.stop.is_cancelled() {
-            let free = cluster.archive_space().await?.free;
-            if free < over.due_bytes {
-                report.not_set = Some(format!(
-                    "nothing is set: the ARCHIVE storages have {} free, and one replica of what \
-                     is due takes {}",
-                    size::show(free),
-                    size::show(over.due_bytes)
-                ));
-            } else {
-                report.undo_file = Some(self.write_undo(state.pass, &due)?);
-                let change = PolicyChange::SetIfCold(POLICY.to_owned(), cutoff);
-                report.set = self.change_all(&cluster, &due, change).await?;
-                set = &due;
-            }
+            report.undo_file = Some(self.write_undo(state.pass, &due)?);
+            let change = PolicyChange::SetIfCold(POLICY.to_owned(), cutoff);
+            report.set = self.change_all(&cluster, &due, change).await?;
+            let unset: HashSet<String> = report.set.unchanged.drain(..).collect();
+            due.retain(|target| !unset.contains(&target.path));
+            set = &due;
         }
         state.memory = over.end(set, state.pass, given);
         report.archived_paths = state.memory.archived.len() as u64;

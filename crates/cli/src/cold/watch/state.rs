@@ -14,6 +14,7 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crc_fast::{CrcAlgorithm, Digest};
 use serde::de::DeserializeOwned;
@@ -49,6 +50,8 @@ pub struct WatchState {
     pub memory: PathMemory,
     /// What is known from audit logs.
     pub audit: AuditState,
+    /// A pass saw a file that was read after its last change: access times are kept.
+    pub read_later: bool,
 }
 
 /// A state's first line.
@@ -78,7 +81,16 @@ impl StateDirectory {
         let mut options = File::options();
         let file = options.create(true).truncate(false).write(true).open(&lock);
         let file = file.map_err(CliError::file("open the lock", &lock))?;
-        file.try_lock().map_err(|_| {
+        let mut taken = file.try_lock();
+        // `--status` holds it for a moment.
+        for _ in 0..10 {
+            if taken.is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            taken = file.try_lock();
+        }
+        taken.map_err(|_| {
             let place = path.display().to_string();
             let advice = "stop it, or give another directory with --state";
             CliError::new("another watch runs with this state", place, advice).lasting()

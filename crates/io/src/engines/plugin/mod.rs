@@ -103,7 +103,7 @@ impl Plugin {
     /// Loads the shared object at `path` and has it open the volume in `directory`.
     ///
     /// # Errors
-    /// `Invalid` with a sentence for the operator; `Locked` when another process has the device.
+    /// `Invalid` with a sentence for the operator.
     pub(super) fn open(path: &Path, options: &str, directory: &Path) -> Result<Self, IoError> {
         let refused = |why: String| refused(path, directory, &why);
         let loaded = trial::load(path).map_err(refused)?;
@@ -124,22 +124,13 @@ impl Plugin {
         if outcome != 0 {
             let words = last_words(&loaded.table);
             let words = words.map_or(String::new(), |words| format!(" ({words})"));
-            let errno = errno_of(i64::from(outcome));
-            let said = errno.map_or_else(
+            let errno = errno_of(i64::from(outcome)).map_or_else(
                 || format!("it answers {outcome}"),
                 |errno| std::io::Error::from(errno).to_string(),
             );
-            let error = refused(format!("it does not open the volume: {said}{words}"));
-            // As a directory that another process has locked.
-            return Err(match errno {
-                Some(Errno::BUSY) => IoError::new(
-                    IoErrorKind::Locked,
-                    IoOp::Open,
-                    directory,
-                    error.to_string(),
-                ),
-                _ => error,
-            });
+            return Err(refused(format!(
+                "it does not open the volume: {errno}{words}"
+            )));
         }
         Ok(Self(Arc::new(PluginVolume {
             loaded,

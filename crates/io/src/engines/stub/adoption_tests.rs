@@ -95,6 +95,14 @@ fn either_header_stands_in_for_the_other_and_mends_it() {
                 .is_well()
         );
     }
+    // What another program put beside the headers is found.
+    damage(&device, 300_000, b"x");
+    let found = check(&device, dir.path()).expect("can be checked");
+    assert!(
+        found.device_findings[0].contains("another program"),
+        "{found:?}"
+    );
+    damage(&device, 300_000, b"\0");
     // What another program has put there is not written over.
     damage(&device, 0, b"XFSB");
     let error = stubs(dir.path(), &device)

@@ -190,7 +190,8 @@ fn is_stub(path: &Path) -> Result<bool, IoError> {
     }
     match getxattr(path, extents_attribute::ATTRIBUTE, &mut [0_u8; 0][..]) {
         Ok(_) => Ok(true),
-        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOENT) => Ok(false),
+        // The node may read its own: what it may not is another's.
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOENT | Errno::ACCESS) => Ok(false),
         Err(errno) => Err(IoError::from_errno(IoOp::Open, path, errno)),
     }
 }

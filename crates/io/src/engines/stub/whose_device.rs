@@ -228,6 +228,7 @@ fn format<D: Blocking>(
     if wipe {
         let zeros = Bytes::from(vec![0; head.len()]);
         device.write(&[&zeros], 0).1?;
+        device.write(&[&zeros], size - HEADER).1?;
     }
     note(root, named)?;
     begin(device, root, named)?;
@@ -324,6 +325,9 @@ pub(super) fn look_at<D: Blocking>(
             )),
             None => wrong.push(format!("the {which} header is damaged")),
         }
+    }
+    if !is_only_ours(&head) {
+        wrong.push("another program wrote to its first MiB: a start refuses it".to_owned());
     }
     if size < ours.size {
         let was = ours.size;
