@@ -48,7 +48,7 @@ pub enum Command {
     Snapshot(crate::snapshot::SnapshotArgs),
     /// Print what the rest of a cluster has to know of the virtual nodes of a host.
     Super(crate::super_node::SuperArgs),
-    /// Describe the I/O engines, and test whether a plug-in keeps their contract.
+    /// Describe the I/O engines, test a plug-in, and check a disk without a file system.
     Engine(crate::engine::EngineArgs),
     /// For this program itself: work of a plug-in in a process of its own.
     #[command(hide = true)]
@@ -60,11 +60,11 @@ pub enum Command {
     Doctor(crate::doctor::DoctorArgs),
     /// Measure a volume's device and propose quantum, queue depth and engine.
     Calibrate(crate::calibrate::CalibrateArgs),
-    /// Reckon how many disks and workers fit the links of a node, from calibrated disks.
+    /// Reckon which disks and links fit, what a cluster costs, and how much data a year loses.
     Plan(crate::plan::PlanArgs),
     /// Print what Spark, MapReduce, Tez or Flink should set where storage has hosts of its own.
     Profile(crate::profile::ProfileArgs),
-    /// Find files that are not used any more, and give them the storage policy COLD.
+    /// Find files that are not used any more, once or day by day, and give them the policy COLD.
     Cold(crate::cold::ColdArgs),
 }
 
