@@ -1,19 +1,18 @@
 //! The disk balancer of a node: what is measured of it, and the order to move blocks from one
 //! volume to another with no bandwidth that holds it back.
 
+use super::blocking_rpc::BlockingRpc;
 use hayloft_node::disk_balancer::plan_id;
-use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions, current_user};
+use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcOptions, current_user};
 use hayloft_testkit::error::{Result, TestkitError, expect};
 use hayloft_testkit::node::Node;
 use hayloft_wire::proto::clientdatanode::{
     QueryPlanStatusRequest, QueryPlanStatusResponse, SubmitDiskBalancerPlanRequest,
     SubmitDiskBalancerPlanResponse,
 };
-use hayloft_wire::schema::WireMessage;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tokio::runtime::Runtime;
 
 /// MiB a second that a plan allows: no disk gives as much.
 const BANDWIDTH: u32 = 1_000_000;
@@ -86,8 +85,7 @@ pub(super) type Moved = (u64, Duration);
 /// A plan for a node, and the way to it. `hdfs diskbalancer` would say no more, but plans by shares
 /// of a disk, and both volumes are on one.
 pub(super) struct Order {
-    runtime: Runtime,
-    rpc: RpcClient,
+    rpc: BlockingRpc,
     plan: String,
     bytes: u64,
 }
@@ -98,31 +96,15 @@ impl Order {
     /// # Errors
     /// When a volume does not tell its storage, or threads cannot be started.
     pub(super) fn new(node: &Node, volumes: (&Path, &Path), bytes: u64) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .map_err(|error| TestkitError::Talk(format!("cannot start threads: {error}")))?;
         let options = RpcOptions {
             user: current_user(),
             ..RpcOptions::default()
         };
         Ok(Self {
-            runtime,
-            rpc: RpcClient::new(node.ipc(), CLIENT_DATANODE_PROTOCOL, options),
+            rpc: BlockingRpc::new("DataNode", &node.ipc(), CLIENT_DATANODE_PROTOCOL, options)?,
             plan: plan(node, volumes, bytes)?.to_string(),
             bytes,
         })
-    }
-
-    fn call<Req, Resp>(&self, method: &'static str, request: &Req) -> Result<Resp>
-    where
-        Req: prost::Message,
-        Resp: WireMessage,
-    {
-        let answer: std::result::Result<Resp, RpcError> =
-            self.runtime.block_on(self.rpc.call(method, request));
-        answer.map_err(|error| TestkitError::Talk(format!("DataNode: {method}: {error}")))
     }
 
     /// Has the node do it, and waits for the end; what it says it has moved.
@@ -138,10 +120,12 @@ impl Order {
             ignore_date_check: Some(true),
             plan_file: "/bench".to_owned(),
         };
-        let _: SubmitDiskBalancerPlanResponse = self.call("submitDiskBalancerPlan", &request)?;
+        let _: SubmitDiskBalancerPlanResponse =
+            self.rpc.call("submitDiskBalancerPlan", &request)?;
         loop {
-            let asked: QueryPlanStatusResponse =
-                self.call("queryDiskBalancerPlan", &QueryPlanStatusRequest {})?;
+            let asked: QueryPlanStatusResponse = self
+                .rpc
+                .call("queryDiskBalancerPlan", &QueryPlanStatusRequest {})?;
             let (took, steps) = (began.elapsed(), asked.current_status.unwrap_or_default());
             if asked.result != Some(UNDER_WAY) {
                 return Ok((moved_bytes(&steps, self.bytes)?, took));

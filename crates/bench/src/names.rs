@@ -1,6 +1,7 @@
 //! The load client towards a real NameNode: files and blocks allocated as a stock client would.
 
-use hayloft_rpc::{RpcClient, RpcError, RpcOptions};
+use super::blocking_rpc::BlockingRpc;
+use hayloft_rpc::RpcOptions;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{Data, LatencyTally, LoadPlace, LoadSettings, write_block};
 use hayloft_wire::ids::{Block, ExtendedBlock};
@@ -8,9 +9,7 @@ use hayloft_wire::proto::client as pb;
 use hayloft_wire::proto::file_status::FsPermission;
 use hayloft_wire::proto::hdfs::ExtendedBlock as WireBlock;
 use hayloft_wire::rpc::names::CLIENT_NAMENODE_PROTOCOL;
-use hayloft_wire::schema::WireMessage;
 use std::time::{Duration, Instant};
-use tokio::runtime::Runtime;
 
 /// `rw-r--r--`.
 const PERMISSION: u32 = 0o644;
@@ -25,8 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A NameNode as clients see it.
 #[derive(Debug)]
 pub struct NameNodeClient {
-    runtime: Runtime,
-    rpc: RpcClient,
+    rpc: BlockingRpc,
 }
 
 /// What a file shall be.
@@ -48,24 +46,9 @@ impl NameNodeClient {
     /// # Errors
     /// When threads cannot be started.
     pub fn new(address: &str) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("lab-rpc")
-            .enable_all()
-            .build()
-            .map_err(|error| TestkitError::Talk(format!("cannot start threads: {error}")))?;
-        let rpc = RpcClient::new(address, CLIENT_NAMENODE_PROTOCOL, RpcOptions::default());
-        Ok(Self { runtime, rpc })
-    }
-
-    fn call<Req, Resp>(&self, method: &'static str, request: &Req) -> Result<Resp>
-    where
-        Req: prost::Message,
-        Resp: WireMessage,
-    {
-        let answer: std::result::Result<Resp, RpcError> =
-            self.runtime.block_on(self.rpc.call(method, request));
-        answer.map_err(|error| TestkitError::Talk(format!("NameNode: {method}: {error}")))
+        let options = RpcOptions::default();
+        let rpc = BlockingRpc::new("NameNode", address, CLIENT_NAMENODE_PROTOCOL, options)?;
+        Ok(Self { rpc })
     }
 
     /// Writes a file: one block after the other, as the NameNode allocates them. Where its blocks
@@ -85,7 +68,7 @@ impl NameNodeClient {
             .rsplit_once('/')
             .map_or("", |(directory, _)| directory);
         let client = format!("hayloft-bench{}", directory.replace('/', "-"));
-        let _: pb::CreateResponse = self.call(
+        let _: pb::CreateResponse = self.rpc.call(
             "create",
             &pb::CreateRequest {
                 src: spec.path.clone(),
@@ -128,13 +111,15 @@ impl NameNodeClient {
             ..pb::AddBlockRequest::default()
         };
         // The NameNode wants the previous block reported before it allocates the next.
-        let located =
-            self.patiently(
-                || match self.call::<_, pb::AddBlockResponse>("addBlock", &request) {
-                    Err(error) if error.to_string().contains("NotReplicatedYet") => Ok(None),
-                    other => other.map(|answer| Some(answer.block)),
-                },
-            )?;
+        let located = self.patiently(|| {
+            match self
+                .rpc
+                .call::<_, pb::AddBlockResponse>("addBlock", &request)
+            {
+                Err(error) if error.to_string().contains("NotReplicatedYet") => Ok(None),
+                other => other.map(|answer| Some(answer.block)),
+            }
+        })?;
         let wrong = |what: String| TestkitError::Talk(format!("{}: {what}", spec.path));
         let block = ExtendedBlock::try_from(&located.b).map_err(|e| wrong(e.to_string()))?;
         let chosen = located.locs.iter().map(|node| node.id.xfer_addr());
@@ -163,7 +148,7 @@ impl NameNodeClient {
             file_id: None,
         };
         self.patiently(|| {
-            let answer: pb::CompleteResponse = self.call("complete", &request)?;
+            let answer: pb::CompleteResponse = self.rpc.call("complete", &request)?;
             Ok(answer.result.then_some(()))
         })
     }
@@ -195,7 +180,7 @@ impl NameNodeClient {
             offset: 0,
             length: i64::MAX.cast_unsigned(),
         };
-        let answer: pb::GetBlockLocationsResponse = self.call("getBlockLocations", &request)?;
+        let answer: pb::GetBlockLocationsResponse = self.rpc.call("getBlockLocations", &request)?;
         let blocks = answer.locations.map(|all| all.blocks).unwrap_or_default();
         let nodes = blocks.iter().map(|block| {
             let nodes = block.locs.iter().map(|node| node.id.xfer_addr());
@@ -213,7 +198,8 @@ impl NameNodeClient {
             src: path.to_owned(),
             recursive: true,
         };
-        self.call::<_, pb::DeleteResponse>("delete", &request)
+        self.rpc
+            .call::<_, pb::DeleteResponse>("delete", &request)
             .map(drop)
     }
 }
