@@ -44,7 +44,7 @@ pub fn engine_for(name: &str, dir: &Path, config: &EngineConfig) -> Result<Choic
             let (name, can) = (plugin.name().to_owned(), plugin.capabilities());
             let device = plugin.open(dir, OpenMode::ReadWrite)?;
             let own_disk = block_device_of(asked).is_some();
-            let stubs = Stubs::open(name, can, device, dir, (config.wipe_device, own_disk))?;
+            let stubs = Stubs::open(name, can, device, dir, config.wipe_device, own_disk)?;
             on_threads(stubs, config)
         } else {
             on_threads(plugin, config)
@@ -90,14 +90,6 @@ pub fn block_device_of(name: &str) -> Option<&Path> {
     is_one.then_some(device)
 }
 
-/// Refuses a directory whose blocks are on no device. Blocking.
-///
-/// # Errors
-/// `Invalid`; those of the file that names the device.
-pub fn must_have_device(dir: &Path) -> Result<(), IoError> {
-    stub::must_have_device(dir)
-}
-
 /// Compares the stubs of the volume in `dir` with the device of the plug-in `name`, as
 /// [`engine_for`] has it. Changes nothing, but the plug-in opens its device as for a node: the
 /// caller holds the lock of `dir`.
@@ -114,7 +106,7 @@ pub fn check_device(name: &str, dir: &Path) -> Result<DeviceCheck, IoError> {
     };
     let (path, options) = plugin_parts(name).ok_or_else(without)?;
     // Else a plug-in may take the device for the directory.
-    must_have_device(dir)?;
+    stub::must_have_device(dir)?;
     let plugin = Plugin::open(path, options, dir)?;
     if !plugin.is_device() {
         return Err(without());

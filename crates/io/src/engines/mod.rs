@@ -34,10 +34,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use around_cache::DirectLimits;
-pub use choose::{Choice, block_device_of, check_device, engine_for, must_have_device};
+pub use choose::{Choice, block_device_of, check_device, engine_for};
 pub use describe::{EngineDescription, describe_plugin, engine_descriptions};
 pub use plugin::{PLUGIN_PREFIX, load_plugin_for_trial, plugin_parts, try_plugins_by};
-pub use stub::DeviceCheck;
+pub use stub::{DeviceCheck, must_have_device};
 
 use crate::blocking_engine::BlockingEngine;
 use crate::disk::Disk;

@@ -52,7 +52,7 @@ use whose_device::Adopted;
 
 pub use check::DeviceCheck;
 pub(super) use check::check;
-pub(super) use whose_device::must_have_device;
+pub use whose_device::must_have_device;
 
 /// Random, the same in the device's first bytes, the directory, and each stub.
 type DeviceId = [u8; 16];
@@ -131,7 +131,8 @@ impl<D: Blocking> Stubs<D> {
         capabilities: Capabilities,
         device: D,
         root: &Path,
-        (wipe, own_disk): (bool, bool),
+        wipe: bool,
+        own_disk: bool,
     ) -> Result<Self, IoError> {
         let adopted = whose_device::adopt(&device, root, wipe)?;
         Ok(Self(Arc::new(StubVolume {

@@ -130,7 +130,7 @@ pub(super) fn stubs(root: &Path, device: &Memory) -> Result<Stubs<Memory>, IoErr
         keeps_data: true,
         stubs: false,
     };
-    Stubs::open("test".into(), can, device.clone(), root, (false, true))
+    Stubs::open("test".into(), can, device.clone(), root, false, true)
 }
 
 pub(super) fn open(

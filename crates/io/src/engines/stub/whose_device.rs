@@ -383,7 +383,7 @@ fn must_be_named(root: &Path) -> Result<Named, IoError> {
 ///
 /// # Errors
 /// `Invalid`; of the file that says so.
-pub(in crate::engines) fn must_have_device(root: &Path) -> Result<(), IoError> {
+pub fn must_have_device(root: &Path) -> Result<(), IoError> {
     must_be_named(root).map(drop)
 }
 
