@@ -42,8 +42,7 @@ pub struct PassReport {
     pub archived_paths: u64,
     /// Paths of the command that are no directories now.
     pub missing_paths: Vec<String>,
-    /// Why nothing of what is due was set.
-    #[serde(default)]
+    /// Why paths wait that are due.
     pub not_set: Option<String>,
     /// The clock was set, so nothing counted.
     pub clock_was_set: bool,
@@ -128,13 +127,15 @@ impl PassReport {
 }
 
 impl WatchStatus {
-    /// Whether the last attempt failed, or the last pass had failures.
+    /// Whether the last attempt failed, the last pass had failures, or the watch that was to make
+    /// the next pass is gone.
     pub fn has_failures(&self) -> bool {
         let of_pass = self
             .last_pass
             .as_ref()
             .is_some_and(PassReport::has_failures);
-        self.error.is_some() || of_pass
+        let is_gone = self.runs == Some(false) && self.next_pass_ms.is_some();
+        self.error.is_some() || of_pass || is_gone
     }
 
     /// As text, at `now_ms`.
@@ -219,6 +220,12 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(status.has_failures() && !WatchStatus::default().has_failures());
+        let gone = WatchStatus {
+            next_pass_ms: Some(1),
+            runs: Some(false),
+            ..WatchStatus::default()
+        };
+        assert!(gone.has_failures());
         let full = PassReport {
             not_set: Some("no room".to_owned()),
             ..PassReport::default()
