@@ -4,8 +4,8 @@
 //! bytes it may wait for each step of the processor's CRC instruction before the next one. Or it
 //! splits the chunk into parts, and spends more on putting them together than on the parts. The
 //! chunks of a packet do not depend on each other, so here several of them take turns. Where the
-//! processor has wide registers, carry-less multiplication does it (docs/decisions/0022), else the
-//! CRC instruction (docs/decisions/0018).
+//! processor has wide registers, carry-less multiplication does it (docs/decisions/0018), else the
+//! CRC instruction.
 //!
 //! It stands alone because it has the only unsafe code outside `hayloft-io` and `hayloft-gss`. This
 //! calls functions for processors that have what they use, loads registers, and gives a hint to the

@@ -4,7 +4,7 @@
 //! (`POSIX_FADV_WILLNEED`, `readahead(2)`) puts it into pages of the least size, which cost the
 //! code that uses them; a read makes large ones, and a copy that is not used. So pages are moved
 //! into a pipe, which takes references to them, and from there to nowhere: the kernel reads them as
-//! for any reader (docs/decisions/0023).
+//! for any reader (docs/decisions/0006).
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -32,7 +32,7 @@ use crate::wait_out_shortage::patiently;
 /// Bytes handed to the page cache in one call. The kernel allocates in as few pieces of memory as
 /// it can for what it is given. A virtual machine has given freed pieces of 2 MiB and more back to
 /// its host (free page reporting); touching them again costs ten times the copying. The call itself
-/// costs nothing beside either (docs/decisions/0008-small-calls-into-the-page-cache.md).
+/// costs nothing beside either (docs/decisions/0009-direct-by-default.md).
 const CACHED_CALL_MAX: usize = 512 * 1024;
 
 /// Reads up to this many bytes may be copied out of the page cache on the caller's thread: about

@@ -17,7 +17,7 @@
 //! Where a parity group has the replica, data is compared with its checksums before it goes out:
 //! what differs is decoded, and no reader meets the damage.
 //!
-//! The figures are in docs/decisions (6 and 12).
+//! Why is in docs/decisions/0006.
 
 pub mod checksums;
 mod from_cache;
