@@ -138,6 +138,7 @@ impl ManyBlocks<'_> {
     fn fill(&mut self) -> Result<()> {
         let (start, blocks) = (Instant::now(), self.options.blocks);
         make_blocks(&mut self.cluster, &self.driver, DIRECTORY, blocks)?;
+        forget_stops(&mut self.cluster)?;
         // A file that is not yet on the disk is deleted at less cost.
         machine::settle(self.disk.path())?;
         let took = start.elapsed().as_secs_f64();
@@ -353,6 +354,18 @@ fn lists(cluster: &mut Cluster) -> Result<Vec<PathBuf>> {
     }
     lists.retain(|list| list.is_file());
     Ok(lists)
+}
+
+/// What our node knows of its last stop, it knew before the blocks were made. It would look at each
+/// of them, as after a power cut.
+fn forget_stops(cluster: &mut Cluster) -> Result<()> {
+    for volume in cluster.node(0).volumes() {
+        let mark = volume.join(".hayloft-stop");
+        if mark.exists() {
+            std::fs::remove_file(&mark).map_err(TestkitError::file("removing", mark))?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes them: the next start has to look.

@@ -25,11 +25,12 @@ use hayloft_io::{DataFiles, Means, patiently};
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
-use crate::layout::dirs::{DELETING, make_dir, read_small};
+use crate::layout::dirs::{DELETING, make_dir, now_ms, read_small};
 use crate::layout::names::{self, PoolPaths};
 use crate::layout::replica_cache::{self, REPLICAS_BYTES_MAX};
 use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
 use crate::replica::file_pair::{self, Pair};
+use crate::volume::stop_mark::Doubt;
 
 pub use find_files::{Found, Orphans, walk};
 #[cfg(test)]
@@ -74,9 +75,8 @@ pub struct LoadOptions {
     pub cache_expiry: Duration,
     /// How long the `dfsUsed` cache is trusted.
     pub used_expiry: Duration,
-    /// Replicas that changed since then, in milliseconds since 1970, may be damaged: the last stop
-    /// was not clean.
-    pub unclean_since: Option<u64>,
+    /// Which replicas may be damaged, when the last stop was not clean.
+    pub doubt: Option<Doubt>,
     /// The volume is a `RAM_DISK`.
     pub in_memory: bool,
     /// Threads that walk.
@@ -92,7 +92,7 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
     let leftovers = clear_tmp(data_files, &paths.tmp())?;
     let used = take_used(paths, options.used_expiry);
     let cached = take_cache(paths, options.cache_expiry);
-    let cached = cached.filter(|_| options.unclean_since.is_none());
+    let cached = cached.filter(|_| options.doubt.is_none());
     #[cfg(test)]
     let from_cache = cached.is_some();
     let (mut finalized, mut orphans) = match cached {
@@ -104,8 +104,12 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
     if options.in_memory {
         lazy_persist::complete_sums(data_files, paths, &finalized);
     }
-    let recent = match options.unclean_since {
-        Some(since_ms) => unclean_stop::look_at(data_files, paths, &mut finalized, since_ms)?,
+    let recent = match options.doubt {
+        Some(doubt) => {
+            let newest_ms = finalized.iter().map(|found| found.changed_ms).max();
+            let since_ms = doubt.starts_at(newest_ms.unwrap_or(0), now_ms());
+            unclean_stop::look_at(data_files, paths, &mut finalized, since_ms)?
+        }
         None => Vec::new(),
     };
     let rbw = rbw_to_rwr::load_rbw(options, paths, &mut orphans)?;
@@ -222,7 +226,7 @@ fn take_used(paths: &PoolPaths, expiry: Duration) -> Option<u64> {
     let saved = read_small(&path, DFS_USED_BYTES_MAX);
     fs::remove_file(&path).ok()?;
     let saved = UsedCache::parse(&saved.ok()??)?;
-    let age_ms = crate::layout::dirs::now_ms().checked_sub(saved.at_ms)?;
+    let age_ms = now_ms().checked_sub(saved.at_ms)?;
     (u128::from(age_ms) <= expiry.as_millis()).then_some(saved.used)
 }
 

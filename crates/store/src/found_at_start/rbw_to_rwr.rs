@@ -64,8 +64,8 @@ pub fn load_rbw(
     }
     orphans.meta.extend(strays.meta);
     let recent = |found: &Found| {
-        let unclean_since = options.unclean_since;
-        unclean_since.is_some_and(|since_ms| unclean_stop::is_recent(found.changed_ms, since_ms))
+        let recent = |since_ms| unclean_stop::is_recent(found.changed_ms, since_ms);
+        options.doubt.is_some_and(|doubt| recent(doubt.since_ms))
     };
     let load_one =
         |found: Found| load_one_rbw(&options.data_files, paths, found.block, recent(&found));

@@ -15,7 +15,7 @@ fn options() -> LoadOptions {
         data_files: DataFiles::plain(),
         cache_expiry: Duration::from_secs(300),
         used_expiry: Duration::from_secs(600),
-        unclean_since: None,
+        doubt: None,
         in_memory: false,
         threads: 2,
     }
@@ -219,7 +219,7 @@ fn the_cache_of_a_clean_stop_is_used_once_and_only_when_young_and_ours() {
         data_files: DataFiles::plain(),
         cache_expiry: Duration::ZERO,
         used_expiry: Duration::ZERO,
-        unclean_since: None,
+        doubt: None,
         threads: 1,
     };
     std::thread::sleep(Duration::from_millis(10));

@@ -220,7 +220,7 @@ pub async fn admit(
         volume_failure::remove_from_service(store, &volume);
         return Err(error);
     }
-    if volume.unclean_since.is_some() {
+    if volume.doubt.is_some() {
         sync_earlier(store, &volume);
     }
     let served = (Arc::clone(store), Arc::clone(&volume));
@@ -308,7 +308,7 @@ fn list(store: &StoreState, mut volume: Volume) -> Result<Arc<Volume>, StoreErro
 async fn open_mark(store: &StoreState, volume: &Volume) -> Result<(), StoreError> {
     let eighth = store.config.page_cache / 8;
     volume.commits.limit_dirty(eighth);
-    let since_ms = volume.unclean_since.unwrap_or_else(now_ms);
+    let since_ms = volume.doubt.map_or_else(now_ms, |doubt| doubt.since_ms);
     match (Mark::Open { since_ms }).write(volume).await {
         Ok(()) => Ok(()),
         // A full disk is a good one: without a mark nothing wrong is said of the last stop.

@@ -167,23 +167,23 @@ async fn a_clean_stop_is_believed_and_one_that_was_not_is_remembered() {
     assert_eq!(mark(&node).as_deref(), Some("closed"));
     let node = node.restart().await;
     let volume = node.store.0.volumes().remove(0);
-    assert_eq!(volume.unclean_since, None);
+    assert_eq!(volume.doubt, None);
     assert_eq!(mark(&node).as_deref(), Some("open"));
     let node = node.kill_and_start().await;
     let volume = node.store.0.volumes().remove(0);
-    let since = volume.unclean_since.expect("it was not clean");
+    let since = volume.doubt.expect("it was not clean").since_ms;
     assert!(since > 0);
     drop(volume);
     let node = node.kill_and_start().await;
-    let again = node.store.0.volumes()[0].unclean_since;
-    assert!(again.is_some_and(|again| again <= since));
+    let again = node.store.0.volumes()[0].doubt;
+    assert!(again.is_some_and(|again| again.since_ms <= since));
     // What Apache's node does when it starts.
     node.store.shutdown().await;
     let version = node.dir.path().join("data0/current/VERSION");
     let text = std::fs::read(&version).expect("there");
     std::fs::write(&version, text).expect("writes");
     let node = node.restart().await;
-    assert!(node.store.0.volumes()[0].unclean_since.is_some());
+    assert!(node.store.0.volumes()[0].doubt.is_some());
 }
 
 /// A node that is stopped before it registered has no VERSION, and nothing to warn of.

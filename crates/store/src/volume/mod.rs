@@ -40,6 +40,7 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use invalidations::Invalidations;
 use space_told::Numbers;
+use stop_mark::Doubt;
 use tokio_util::sync::CancellationToken;
 use unsynced::CommitRounds;
 use virtual_node_share::FileSystemSpace;
@@ -91,8 +92,8 @@ pub struct Volume {
     failed: AtomicBool,
     /// Makes what is written to it durable.
     pub(crate) commits: CommitRounds,
-    /// From when on (milliseconds since 1970) its replicas had to be looked at when it was opened.
-    pub(crate) unclean_since: Option<u64>,
+    /// Which of its replicas had to be looked at when it was opened.
+    pub(crate) doubt: Option<Doubt>,
     /// Told when it fails or leaves: background work on it ends, even work that waits for the disk.
     pub gone: CancellationToken,
     /// Replicas of it that NameNodes have ordered to delete.
@@ -196,8 +197,8 @@ pub struct OpenedVolume {
     pub lock: RecordLock,
     /// VERSION, unless the directory is new.
     pub version: Option<VolumeVersion>,
-    /// See [`Volume::unclean_since`].
-    pub unclean_since: Option<u64>,
+    /// See [`Volume::doubt`].
+    pub doubt: Option<Doubt>,
 }
 
 impl Volume {
@@ -228,7 +229,7 @@ impl Volume {
             allocated: ByteCount::default(),
             failed: AtomicBool::new(false),
             commits: CommitRounds::default(),
-            unclean_since: opened.unclean_since,
+            doubt: opened.doubt,
             gone: CancellationToken::new(),
             invalidations: Invalidations::new(),
             checked: tokio::sync::Mutex::default(),

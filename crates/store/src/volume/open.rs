@@ -90,15 +90,15 @@ pub async fn open_volume(
     };
     fits(&engine, version.as_ref())
         .map_err(|why| StoreError::incompatible(format!("{doing}: {why}")))?;
-    let look = meta.run(IoOp::Stat, root, |root| Ok(Mark::unclean_since(root)));
-    let unclean_since = look.await.map_err(failed)?;
+    let look = meta.run(IoOp::Stat, root, |root| Ok(Mark::doubt(root)));
+    let doubt = look.await.map_err(failed)?;
     Ok(OpenedVolume {
         config: config.clone(),
         engine,
         metrics,
         lock,
         version,
-        unclean_since,
+        doubt,
     })
 }
 

@@ -77,7 +77,7 @@ async fn try_slice(
         data_files: volume.data_files(),
         cache_expiry: store.config.replica_cache_expiry,
         used_expiry: store.config.dfs_used_cache_expiry,
-        unclean_since: volume.unclean_since,
+        doubt: volume.doubt,
         in_memory: volume.info.storage_type.is_transient(),
         threads: walk_threads(),
     };
