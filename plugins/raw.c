@@ -37,6 +37,7 @@
 #define SIZE_MIN (16u << 20)  /* bytes; the node's own limit, so that nothing is wiped in vain */
 #define BOUNCE (1u << 20)     /* bytes that one call copies, at most */
 #define BLOCK_MAX 4096u       /* bytes that a device writes at least, at most */
+#define UNREADABLE_MAX 8      /* pieces of a first MiB that a disk need not give */
 #define LOCKS 64              /* of blocks that are written in part */
 #define FREE_WITHIN_MS 10000  /* a volume that comes back waits for its files to be closed */
 #define LOOK_EVERY_MS 20
@@ -152,9 +153,10 @@ static int measure(struct device *device, const struct stat *found) {
   return 0;
 }
 
-static int read_edge(const struct device *device, unsigned char *edge, uint64_t at) {
-  for (uint64_t done = 0; done < EDGE;) {
-    ssize_t n = pread(device->fd, edge + done, EDGE - done, (off_t)(at + done));
+/* Reads a range of one end of the device. */
+static int read_range(const struct device *device, unsigned char *to, uint64_t count, uint64_t at) {
+  for (uint64_t done = 0; done < count;) {
+    ssize_t n = pread(device->fd, to + done, count - done, (off_t)(at + done));
     if (n < 0)
       return failed(device, "reading", at + done);
     if (n == 0)
@@ -162,6 +164,22 @@ static int read_edge(const struct device *device, unsigned char *edge, uint64_t 
     done += (uint64_t)n;
   }
   return 0;
+}
+
+/* Reads the first MiB. Of a device of Hayloft's a few pieces may be unreadable, and count as zeros:
+ * it has two headers, and the node mends what is lost. */
+static int read_head(const struct device *device, unsigned char *head) {
+  int answer = read_range(device, head, EDGE, 0), unreadable = 0;
+  if (answer != -EIO)
+    return answer;
+  for (uint64_t at = 0; at < EDGE; at += BLOCK_MAX) {
+    int of_piece = read_range(device, head + at, BLOCK_MAX, at);
+    if (of_piece && (of_piece != -EIO || ++unreadable > UNREADABLE_MAX))
+      return of_piece;
+    if (of_piece)
+      memset(head + at, 0, BLOCK_MAX);
+  }
+  return has_header(head) ? 0 : answer;
 }
 
 /* Zeros where the node and all formats of the table have their marks. */
@@ -193,12 +211,12 @@ static int is_new(const char *directory) {
 /* Refuses what is another's. `wipe`: what may be lost, or NULL. */
 static int must_be_ours(const struct device *device, const char *directory, const char *wipe,
                         unsigned char *edges) {
-  int answer = read_edge(device, edges, 0);
+  int answer = read_head(device, edges);
   /* Blocks are at the end of a device of Hayloft's, and may be unreadable. */
   if (!answer && has_header(edges))
     memset(edges + EDGE, 0, EDGE);
   else if (!answer)
-    answer = read_edge(device, edges + EDGE, device->size - EDGE);
+    answer = read_range(device, edges + EDGE, EDGE, device->size - EDGE);
   if (answer)
     return answer;
   const char *there = others(edges, edges + EDGE, device->size);

@@ -104,14 +104,21 @@ fn say(dir: &Path, found: &DeviceCheck) {
     for (path, why) in &found.unusable {
         println!("FOUND  {}: {why}", path.display());
     }
+    for (path, why) in &found.unread {
+        println!(
+            "FOUND  {}: it cannot be read, a start refuses the volume: {why}",
+            path.display()
+        );
+    }
     let shared = "it names a place that another stub names too: checksums say whose it is";
     for path in &found.overlapping {
         println!("FOUND  {}: {shared}", path.display());
     }
     println!(
-        "{} of the device, {} stubs without a place, {} that share one",
+        "{} of the device, {} stubs without a place, {} that share one, {} that cannot be read",
         found.device_findings.len(),
         found.unusable_count,
-        found.overlapping_count
+        found.overlapping_count,
+        found.unread_count
     );
 }

@@ -106,6 +106,9 @@ pub(crate) trait Elsewhere: Send + Sync + std::fmt::Debug {
     /// Makes durable what an earlier process wrote.
     fn sync(&self) -> Result<(), IoError>;
 
+    /// What is wrong with the device though it can be used, in words for the operator.
+    fn damage(&self) -> Option<String>;
+
     /// Whether the device answers, and is the one that it was.
     fn probe(&self) -> Result<(), IoError>;
 }

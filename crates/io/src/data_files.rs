@@ -56,6 +56,12 @@ impl DataFiles {
         Ok(synced.transpose().map(drop)?)
     }
 
+    /// What is wrong with the device though it can be used, in words for the operator.
+    #[must_use]
+    pub fn damage_of_device(&self) -> Option<String> {
+        self.0.as_ref()?.damage()
+    }
+
     /// Whether the device answers, and is the one that it was, where the engine has one.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hayloft_io::IoOp;
+use hayloft_io::{IoClass, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState};
 
 use crate::replica::Slot;
@@ -71,6 +71,8 @@ pub struct VolumeReport {
     pub blocks: u64,
     /// Errors of its disk.
     pub errors: DiskErrors,
+    /// What is wrong with its device, if its bytes are on one, though it can be used: in words.
+    pub damage: Option<String>,
 }
 
 /// Room on a healthy volume.
@@ -167,6 +169,7 @@ pub fn volume_report(store: &StoreState) -> Vec<VolumeReport> {
                 total: v.errors.total(),
                 searching: v.errors.searching.load(Ordering::Relaxed),
             },
+            damage: v.engine.meta(IoClass::Scan).data_files().damage_of_device(),
         }
     };
     store.volumes().into_iter().map(report).collect()

@@ -3,7 +3,10 @@
 
 #[path = "../plugin/compile.rs"]
 mod compile;
+#[path = "../plugin/loop_device.rs"]
+mod loop_device;
 mod rig;
+mod unreadable;
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;

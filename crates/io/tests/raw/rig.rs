@@ -10,7 +10,7 @@ use hayloft_io::{
     AlignedBuf, Disk, DiskConfig, Engine, EngineConfig, IoClass, OpenMode, engine_for,
 };
 
-use super::compile;
+use super::{compile, loop_device};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -54,21 +54,33 @@ impl Rig {
     /// On a loop device; `None` where there is none, which is printed.
     pub fn on_loop() -> Option<Self> {
         let mut rig = Self::new();
-        let ran = Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(&rig.backing)
-            .output();
-        match ran {
-            Ok(ran) if ran.status.success() => {
-                rig.device = String::from_utf8_lossy(&ran.stdout).trim().into();
+        match loop_device::attach(&rig.backing) {
+            Ok(device) => {
+                rig.device = device;
                 rig.is_loop = true;
                 Some(rig)
             }
-            ran => {
-                println!("skipped: no loop device: {ran:?}");
+            Err(why) => {
+                println!("skipped: {why}");
                 None
             }
         }
+    }
+
+    /// On a file that is read as a disk with bad sectors: those that [`wear`](Self::wear) says.
+    pub fn worn() -> Self {
+        let rig = Self::new();
+        let so = rig.dir.path().join("raw.so");
+        compile::plugin("tests/raw/unreadable.c", &so, &[]);
+        rig
+    }
+
+    /// The bad sectors from here on, as `unreadable.c` has them; gives those that there were.
+    pub fn wear(&self, sectors: &str) -> String {
+        let list = self.dir.path().join("device.bad");
+        let before = fs::read_to_string(&list).unwrap_or_default();
+        fs::write(list, sectors).expect("writes");
+        before
     }
 
     /// The engine, as the configuration has it.
@@ -111,7 +123,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         if self.is_loop {
-            let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
+            loop_device::detach(&self.device);
         }
     }
 }

@@ -112,6 +112,112 @@ fn either_header_stands_in_for_the_other_and_mends_it() {
     assert_eq!(locks::lock(&device.0).bytes[..4], *b"XFSB");
 }
 
+/// Where the headers are.
+const HEADERS: [usize; 2] = [0, 768 << 10];
+
+#[test]
+fn a_header_that_cannot_be_read_is_written_again() {
+    for (at, which) in HEADERS.into_iter().zip(["first", "second"]) {
+        let (dir, device) = (dir(), Memory::new());
+        let path = dir.path().join("blk_1");
+        put(
+            &stubs(dir.path(), &device).expect("opens"),
+            &path,
+            1,
+            100_000,
+        );
+        let wear = || locks::lock(&device.0).unreadable = vec![at + 7, 40_000];
+        wear();
+        let found = check(&device, dir.path()).expect("goes on");
+        let wanted = [
+            format!("the {which} header cannot be read"),
+            "4096 bytes at 36864 of the device cannot be read".to_owned(),
+        ];
+        assert_eq!(found.device_findings, wanted);
+        let engine = stubs(dir.path(), &device).expect("the other is there");
+        assert_eq!(get(&engine, &path), [1; 100_000]);
+        assert_eq!(Elsewhere::damage(&engine), None);
+        assert_eq!(locks::lock(&device.0).unreadable, [40_000], "it is mended");
+        // One that goes while the volume is in use is mended by the next check of it.
+        wear();
+        Elsewhere::probe(&engine).expect("the other is there");
+        assert_eq!(locks::lock(&device.0).unreadable, [40_000]);
+        assert_eq!(Elsewhere::damage(&engine), None);
+    }
+}
+
+#[test]
+fn a_header_that_stays_unreadable_is_told_of_and_the_other_stands_in() {
+    for (at, which) in HEADERS.into_iter().zip(["first", "second"]) {
+        let (dir, device) = (dir(), Memory::new());
+        let path = dir.path().join("blk_1");
+        put(
+            &stubs(dir.path(), &device).expect("opens"),
+            &path,
+            1,
+            100_000,
+        );
+        let wear = |at: Vec<usize>, stay_so| {
+            let mut state = locks::lock(&device.0);
+            (state.unreadable, state.stay_so) = (at, stay_so);
+        };
+        wear(vec![at], true);
+        let engine = stubs(dir.path(), &device).expect("the other is there");
+        let wanted = format!("the {which} header of its device is damaged");
+        for _ in 0..2 {
+            let damage = Elsewhere::damage(&engine).expect("it is told of");
+            assert!(damage.starts_with(&wanted), "{damage}");
+            Elsewhere::probe(&engine).expect("the device works");
+        }
+        // Its disk gives up both: nothing says any more whose it is.
+        wear(HEADERS.to_vec(), true);
+        Elsewhere::probe(&engine).expect_err("none is there");
+        drop(engine);
+        let error = stubs(dir.path(), &device).expect_err("none is there");
+        assert_eq!(error.kind(), IoErrorKind::MediaError, "{error}");
+        assert!(
+            error.to_string().contains("no header can be read"),
+            "{error}"
+        );
+        let many = (0..9).map(|piece| piece * 4096).collect();
+        wear(many, true);
+        check(&device, dir.path()).expect_err("the disk is lost");
+        wear(Vec::new(), false);
+        assert_eq!(
+            get(&stubs(dir.path(), &device).expect("is back"), &path),
+            [1; 100_000]
+        );
+    }
+}
+
+#[test]
+fn a_new_device_must_be_readable_where_headers_go() {
+    let (dir, device) = (dir(), Memory::new());
+    locks::lock(&device.0).unreadable = vec![0];
+    let error = stubs(dir.path(), &device).expect_err("who knows what is there");
+    assert_eq!(error.kind(), IoErrorKind::MediaError, "{error}");
+    assert!(!dir.path().join(whose_device::NAME_FILE).exists());
+}
+
+#[test]
+fn a_device_that_hangs_while_it_gets_its_name_stops_no_other_volume() {
+    let (dirs, devices) = ([dir(), dir()], [Memory::new(), Memory::new()]);
+    drop(stubs(dirs[1].path(), &devices[1]).expect("opens"));
+    locks::lock(&devices[0].0).held = true;
+    let (root, device) = (dirs[0].path().to_owned(), devices[0].clone());
+    let hangs = std::thread::spawn(move || stubs(&root, &device).map(drop));
+    while !locks::lock(&devices[0].0).waits {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (root, device) = (dirs[1].path().to_owned(), devices[1].clone());
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(stubs(&root, &device).map(drop)));
+    let opened = told.recv_timeout(Duration::from_secs(10));
+    locks::lock(&devices[0].0).held = false;
+    opened.expect("waits for nobody").expect("opens and closes");
+    hangs.join().expect("no panic").expect("opens at last");
+}
+
 #[test]
 fn a_device_serves_one_volume_of_a_process_at_a_time() {
     let (dir, device) = (dir(), Memory::new());

@@ -107,6 +107,43 @@ fn a_check_finds_what_the_stubs_say_and_changes_nothing() {
 }
 
 #[test]
+fn what_cannot_be_read_is_noted_by_a_check_and_stops_a_start() {
+    use inventory::{Unread, Walk};
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let path = dir.path().join("blk_1");
+    put(&engine, &path, 1, 100_000);
+    // Such a handle gives no attributes.
+    let mut options = fs::File::options();
+    let file = options.read(true).custom_flags(libc::O_PATH).open(&path);
+    let file = file.expect("there");
+    let facts = || InodeFacts::of(&file).expect("there");
+    let id = engine.0.adopted.id;
+    let mut walk = Walk::new(&id, engine.0.units, Unread::Fails);
+    let error = walk
+        .file(&path, Ok((&file, facts())))
+        .expect_err("no attribute");
+    assert_eq!(error.path(), path);
+    let mut walk = Walk::new(&id, engine.0.units, Unread::IsNoted);
+    walk.file(&path, Ok((&file, facts()))).expect("goes on");
+    assert_eq!((walk.tally.unread_count, walk.tally.unusable_count), (1, 0));
+    assert_eq!(walk.tally.unread[0].0, path);
+    // Nor do directories below each other without end.
+    let deep = dir.path().join("d/".repeat(40));
+    fs::create_dir_all(&deep).expect("creates");
+    let found = check(&device, dir.path()).expect("goes on");
+    assert_eq!((found.stubs, found.unread_count), (1, 1), "{found:?}");
+    assert!(
+        !found.is_well() && found.unread[0].1.contains("too deep"),
+        "{found:?}"
+    );
+    drop(engine);
+    let engine = stubs(dir.path(), &device).expect("opens");
+    Elsewhere::probe(&engine).expect_err("what is there may have room");
+}
+
+#[test]
 fn torn_and_foreign_attributes_cost_their_replica_alone() {
     let (other, other_device) = (dir(), Memory::new());
     let foreign = other.path().join("blk_1");

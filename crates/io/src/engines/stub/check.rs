@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::free_units::UNIT;
-use super::inventory::Inventory;
-use super::whose_device::{self, HEADER};
+use super::headers::{self, HEADER};
+use super::inventory::{Inventory, Unread};
+use super::whose_device;
 use crate::blocking_engine::Blocking;
 use crate::error::IoError;
 
@@ -44,6 +45,11 @@ pub struct DeviceCheck {
     pub unusable: Vec<(PathBuf, String)>,
     /// How many there are.
     pub unusable_count: u64,
+    /// Files and directories that cannot be read, and why; the first thousand. What they name counts
+    /// as free here, and a start refuses the volume.
+    pub unread: Vec<(PathBuf, String)>,
+    /// How many there are.
+    pub unread_count: u64,
     /// Stubs that name a place which another names too; the first thousand names.
     pub overlapping: Vec<PathBuf>,
     /// How many there are.
@@ -54,28 +60,29 @@ impl DeviceCheck {
     /// Whether nothing is wrong.
     #[must_use]
     pub fn is_well(&self) -> bool {
-        self.device_findings.is_empty() && self.unusable_count + self.overlapping_count == 0
+        let stubs = self.unusable_count + self.unread_count + self.overlapping_count;
+        self.device_findings.is_empty() && stubs == 0
     }
 }
 
 /// Compares all stubs below `root` with `device`. Changes nothing. No node may use them meanwhile.
 ///
 /// # Errors
-/// When the directory has no device or cannot be listed; those of the device.
+/// When the directory has no device; those of the device.
 pub(in crate::engines) fn check<D: Blocking>(
     device: &D,
     root: &Path,
 ) -> Result<DeviceCheck, IoError> {
     let (id, size, device_findings) = whose_device::look_at(device, root)?;
     let units = size / UNIT;
-    let inventory = Inventory::of(root, &id, units)?;
-    let overlapping = inventory.contested_paths(root, CONTESTED_MAX)?;
+    let inventory = Inventory::of(root, &id, units, Unread::IsNoted)?;
+    let overlapping = inventory.contested_paths(root, CONTESTED_MAX);
     let (room, tally) = (inventory.room, inventory.tally);
     let free = room.free_units() * UNIT;
     let used = (units * UNIT).saturating_sub(HEADER + free);
     let (free_runs, longest) = room.runs();
     Ok(DeviceCheck {
-        device: whose_device::hex(&id),
+        device: headers::hex(&id),
         size,
         unit: UNIT,
         stubs: tally.stubs,
@@ -89,6 +96,8 @@ pub(in crate::engines) fn check<D: Blocking>(
         device_findings,
         unusable: tally.unusable,
         unusable_count: tally.unusable_count,
+        unread: tally.unread,
+        unread_count: tally.unread_count,
         overlapping,
         overlapping_count: inventory.contested.len() as u64,
     })

@@ -6,7 +6,7 @@ use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
 
 use super::free_units::{Extent, UNIT};
-use super::whose_device::HEADER;
+use super::headers::HEADER;
 use super::{DeviceId, crc};
 
 /// The attribute.

@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::extents_attribute::NoExtents;
 use super::free_units::{Extent, Room, UNIT};
-use super::whose_device::HEADER;
+use super::headers::HEADER;
 use super::{DeviceId, PLAIN_SUFFIX, extents_attribute};
 use crate::data_files::DEPTH_MAX;
 use crate::engines::inode::{InodeFacts, InodeKey};
@@ -41,41 +41,54 @@ pub(super) struct Tally {
     pub unusable: Vec<(PathBuf, String)>,
     /// How many there are.
     pub unusable_count: u64,
+    /// Files and directories of which it is not known what they name, and why; the first
+    /// [`UNUSABLE_MAX`].
+    pub unread: Vec<(PathBuf, String)>,
+    /// How many there are.
+    pub unread_count: u64,
 }
 
-/// Unusable stubs that are remembered.
+/// Unusable stubs that are remembered, and unread ones.
 const UNUSABLE_MAX: usize = 1000;
 
+/// What becomes of a walk that comes to a stub or a directory that it cannot read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// It fails: units of what was not seen would be given out again.
+    Fails,
+    /// It is noted: no unit is given out.
+    IsNoted,
+}
+
+/// What a walk comes to: an open stub, or what it cannot read.
+type Seen<'a> = Result<(&'a File, InodeFacts), IoError>;
+
 /// A walk under way.
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     device: &'a DeviceId,
+    unread: Unread,
     units: u64,
     room: Room,
     /// Who has an extent, by its first unit.
     owners: HashMap<u64, (InodeKey, Extent)>,
     seen: HashSet<InodeKey>,
     contested: HashSet<InodeKey>,
-    tally: Tally,
+    pub(super) tally: Tally,
 }
 
 impl Inventory {
     /// Walks all directories below `root`.
     ///
     /// # Errors
-    /// When a directory cannot be listed: units of what was not seen would be given out again.
-    pub(super) fn of(root: &Path, device: &DeviceId, units: u64) -> Result<Self, IoError> {
-        let mut walk = Walk {
-            device,
-            units,
-            room: Room::new(HEADER / UNIT, units),
-            owners: HashMap::new(),
-            seen: HashSet::new(),
-            contested: HashSet::new(),
-            tally: Tally::default(),
-        };
-        each_stub(root, 0, &mut |path, file, facts| {
-            walk.file(path, file, facts)
-        })?;
+    /// When a directory or a stub cannot be read, where that [fails](Unread::Fails).
+    pub(super) fn of(
+        root: &Path,
+        device: &DeviceId,
+        units: u64,
+        unread: Unread,
+    ) -> Result<Self, IoError> {
+        let mut walk = Walk::new(device, units, unread);
+        each_stub(root, 0, &mut |path, seen| walk.file(path, seen))?;
         Ok(Self {
             room: walk.room,
             contested: walk.contested,
@@ -84,58 +97,99 @@ impl Inventory {
     }
 
     /// Names of stubs that name units which another names too, `most` at most.
-    ///
-    /// # Errors
-    /// When a directory cannot be listed.
-    pub(super) fn contested_paths(
-        &self,
-        root: &Path,
-        most: usize,
-    ) -> Result<Vec<PathBuf>, IoError> {
+    pub(super) fn contested_paths(&self, root: &Path, most: usize) -> Vec<PathBuf> {
         let mut paths = Vec::new();
+        let is_one = |seen: &Seen<'_>| {
+            let facts = seen.as_ref().ok().map(|(_, facts)| facts);
+            facts.is_some_and(|facts| self.contested.contains(&facts.key))
+        };
         if !self.contested.is_empty() {
-            each_stub(root, 0, &mut |path, _, facts| {
-                if self.contested.contains(&facts.key) && paths.len() < most {
+            // What cannot be read is not among them.
+            let _ = each_stub(root, 0, &mut |path, seen| {
+                if is_one(&seen) && paths.len() < most {
                     paths.push(path.to_owned());
                 }
                 Ok(())
-            })?;
+            });
         }
-        Ok(paths)
+        paths
     }
 }
 
-/// Opens each stub below `dir` and calls `work`; once for each of its names.
+/// Opens each stub below `dir` and calls `work`; once for each of its names. Calls it too with what
+/// cannot be read.
 fn each_stub(
     dir: &Path,
     depth: usize,
-    work: &mut dyn FnMut(&Path, &File, InodeFacts) -> Result<(), IoError>,
+    work: &mut dyn FnMut(&Path, Seen<'_>) -> Result<(), IoError>,
 ) -> Result<(), IoError> {
     let failed = |e: std::io::Error| IoError::from_std(IoOp::Other, dir, &e);
     if depth > DEPTH_MAX {
-        return Err(failed(std::io::Error::other("directories too deep")));
+        return work(
+            dir,
+            Err(failed(std::io::Error::other("directories too deep"))),
+        );
     }
-    for entry in fs::read_dir(dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let (kind, path) = (entry.file_type().map_err(failed)?, entry.path());
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) => return work(dir, Err(failed(e))),
+    };
+    for entry in entries {
+        let kind = entry.and_then(|entry| Ok((entry.file_type()?, entry)));
+        let (kind, entry) = match kind {
+            Ok(there) => there,
+            Err(e) => {
+                work(dir, Err(failed(e)))?;
+                continue;
+            }
+        };
+        let path = entry.path();
         if kind.is_dir() && entry.file_name() == LOST_AND_FOUND && depth == 0 {
             // Of the file system, which others than root may not read.
         } else if kind.is_dir() {
             each_stub(&path, depth + 1, work)?;
-        } else if kind.is_file() && is_stub(&path)? {
-            let failed = |e: std::io::Error| IoError::from_std(IoOp::Open, &path, &e);
-            let file = File::open(&path).map_err(failed)?;
-            let facts = InodeFacts::of(&file).map_err(|e| failed(e.into()))?;
-            work(&path, &file, facts)?;
+        } else if kind.is_file() {
+            match open_stub(&path) {
+                Ok(Some((file, facts))) => work(&path, Ok((&file, facts)))?,
+                Ok(None) => {}
+                Err(error) => work(&path, Err(error))?,
+            }
         }
     }
     Ok(())
 }
 
-impl Walk<'_> {
-    /// Takes a stub's room. When its attribute cannot be read, all fails: its room would be given
-    /// to another.
-    fn file(&mut self, path: &Path, file: &File, facts: InodeFacts) -> Result<(), IoError> {
+/// `None`: it is no stub.
+fn open_stub(path: &Path) -> Result<Option<(File, InodeFacts)>, IoError> {
+    if !is_stub(path)? {
+        return Ok(None);
+    }
+    let failed = |e: std::io::Error| IoError::from_std(IoOp::Open, path, &e);
+    let file = File::open(path).map_err(failed)?;
+    let facts = InodeFacts::of(&file).map_err(|e| failed(e.into()))?;
+    Ok(Some((file, facts)))
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(device: &'a DeviceId, units: u64, unread: Unread) -> Self {
+        Self {
+            device,
+            unread,
+            units,
+            room: Room::new(HEADER / UNIT, units),
+            owners: HashMap::new(),
+            seen: HashSet::new(),
+            contested: HashSet::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Takes a stub's room.
+    pub(super) fn file(&mut self, path: &Path, seen: Seen<'_>) -> Result<(), IoError> {
+        let (file, facts) = match seen {
+            Ok(there) => there,
+            Err(error) => return self.unread(path, error),
+        };
         if !self.seen.insert(facts.key) {
             return Ok(());
         }
@@ -149,7 +203,7 @@ impl Walk<'_> {
                 }
             }
             Err(NoExtents::Unread(errno)) => {
-                return Err(IoError::from_errno(IoOp::Open, path, errno));
+                return self.unread(path, IoError::from_errno(IoOp::Open, path, errno));
             }
             // It has no place that can be trusted: reading it fails, and the replica is reported.
             Err(NoExtents::Damaged(why)) => {
@@ -159,6 +213,17 @@ impl Walk<'_> {
                     self.tally.unusable.push((path.to_owned(), why));
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn unread(&mut self, path: &Path, error: IoError) -> Result<(), IoError> {
+        if self.unread == Unread::Fails {
+            return Err(error);
+        }
+        self.tally.unread_count += 1;
+        if self.tally.unread.len() < UNUSABLE_MAX {
+            self.tally.unread.push((path.to_owned(), error.to_string()));
         }
         Ok(())
     }

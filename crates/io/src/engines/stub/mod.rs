@@ -1,8 +1,10 @@
 //! Stub files: for engines whose bytes are not in the kernel's files.
 //!
 //! - `check`: whether the stubs of a volume and its device fit together
+//! - `either_file`: a file of such a volume: a stub or an ordinary one
 //! - `extents_attribute`: where the content of a stub is
 //! - `free_units`: which units of a device are free
+//! - `headers`: the first MiB of a device: its header, twice, and what the disk does not give of it
 //! - `inventory`: what the stubs of a volume have of its device: found by a walk
 //! - `stub_file`: an open stub: its content is on the device
 //! - `whose_device`: whose a device is: its first bytes and a file in the volume's directory name
@@ -27,8 +29,10 @@
 //! [`Meta`]: crate::Meta
 
 mod check;
+mod either_file;
 mod extents_attribute;
 mod free_units;
+mod headers;
 mod inventory;
 mod stub_file;
 mod whose_device;
@@ -45,8 +49,10 @@ use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::locks;
 use crate::space::Space;
 use crate::types::{Capabilities, OpenMode, SyncKind};
+use either_file::EitherFile;
 use free_units::{Extent, UNIT};
-use inventory::Inventory;
+use headers::Named;
+use inventory::{Inventory, Unread};
 use stub_file::{Stub, StubFile};
 use whose_device::Adopted;
 
@@ -162,7 +168,12 @@ impl<D: Blocking> StubVolume<D> {
     fn with_inventory<T>(&self, work: impl FnOnce(&mut Inventory) -> T) -> Result<T, IoError> {
         let mut known = locks::lock(&self.inventory);
         if known.is_none() {
-            *known = Some(Inventory::of(&self.root, &self.adopted.id, self.units)?);
+            *known = Some(Inventory::of(
+                &self.root,
+                &self.adopted.id,
+                self.units,
+                Unread::Fails,
+            )?);
         }
         Ok(work(known.as_mut().expect("just made")))
     }
@@ -353,7 +364,7 @@ impl<D: Blocking> Elsewhere for Stubs<D> {
         self.0.let_go()?;
         let free = self.0.with_inventory(|i| i.room.free_units())? * UNIT;
         Ok(Space {
-            capacity: self.0.units * UNIT - whose_device::HEADER,
+            capacity: self.0.units * UNIT - headers::HEADER,
             free,
             available: free,
         })
@@ -363,78 +374,21 @@ impl<D: Blocking> Elsewhere for Stubs<D> {
         self.0.flush()
     }
 
+    fn damage(&self) -> Option<String> {
+        locks::lock(&self.0.adopted.damage).clone()
+    }
+
     fn probe(&self) -> Result<(), IoError> {
-        whose_device::is_still(&self.0.device, &self.0.root, &self.0.adopted.id)?;
+        let adopted = &self.0.adopted;
+        let ours = Named {
+            id: adopted.id,
+            size: adopted.size,
+        };
+        let damage = headers::is_still(&self.0.device, &self.0.root, ours)?;
+        *locks::lock(&adopted.damage) = damage;
         // Without it no stub can be opened.
         self.0.with_inventory(|_| ())?;
         whose_device::probe(&self.0.device, &self.0.root, || self.0.flush())
-    }
-}
-
-/// A file of such a volume.
-#[derive(Debug)]
-pub(super) enum EitherFile<D: Blocking> {
-    Stub(StubFile<D>),
-    Plain(Box<RegularFile>),
-}
-
-/// Passes calls on to the kind of file that it is.
-macro_rules! either {
-    ($self:ident, $file:ident => $call:expr) => {
-        match $self {
-            Self::Stub($file) => $call,
-            Self::Plain($file) => $call,
-        }
-    };
-}
-
-impl<D: Blocking> Blocking for EitherFile<D> {
-    fn path(&self) -> &Path {
-        either!(self, f => f.path())
-    }
-
-    fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError> {
-        either!(self, f => f.read(target, len, offset))
-    }
-
-    fn read_at_once(&self, target: &mut [u8], offset: u64) -> (usize, bool) {
-        either!(self, f => f.read_at_once(target, offset))
-    }
-
-    fn write(&self, bufs: &[&bytes::Bytes], offset: u64) -> (usize, Result<(), IoError>) {
-        either!(self, f => f.write(bufs, offset))
-    }
-
-    fn stream(&self, op: IoOp, offset: u64, len: usize) -> Option<crate::disk::Stream> {
-        match self {
-            Self::Stub(file) => file.stream(op, offset, len),
-            // Small: its place decides little.
-            Self::Plain(_) => None,
-        }
-    }
-
-    fn allocate(&self, len: u64) -> Result<(), IoError> {
-        either!(self, f => f.allocate(len))
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), IoError> {
-        either!(self, f => f.truncate(len))
-    }
-
-    fn sync(&self, kind: SyncKind) -> Result<(), IoError> {
-        either!(self, f => f.sync(kind))
-    }
-
-    fn start_writeback(&self, offset: u64, len: u64) -> Result<(), IoError> {
-        either!(self, f => f.start_writeback(offset, len))
-    }
-
-    fn write_back(&self, offset: u64, len: u64) -> Result<(), IoError> {
-        either!(self, f => f.write_back(offset, len))
-    }
-
-    fn length(&self) -> Result<u64, IoError> {
-        either!(self, f => f.length())
     }
 }
 

@@ -23,6 +23,10 @@ pub(super) struct MemoryState {
     pub(super) bytes: Vec<u8>,
     /// Operations that still succeed.
     pub(super) left: usize,
+    /// Where reads fail, until something is written there.
+    pub(super) unreadable: Vec<usize>,
+    /// Writes there fail, too.
+    pub(super) stay_so: bool,
     /// Syncs that fail.
     bad_syncs: usize,
     trimmed: u64,
@@ -39,6 +43,8 @@ impl Memory {
         Self(Arc::new(Mutex::new(MemoryState {
             bytes: vec![0; SIZE],
             left: usize::MAX,
+            unreadable: Vec::new(),
+            stay_so: false,
             bad_syncs: 0,
             trimmed: 0,
             trim: None,
@@ -66,6 +72,10 @@ impl Memory {
         state.left = state.left.checked_sub(1).ok_or(gone)?;
         Ok(state)
     }
+
+    fn damaged(&self, op: IoOp) -> IoError {
+        IoError::from_errno(op, self.path(), Errno::IO)
+    }
 }
 
 impl Blocking for Memory {
@@ -79,6 +89,13 @@ impl Blocking for Memory {
             .expect("small")
             .min(state.bytes.len());
         let n = len.min(state.bytes.len() - from);
+        if state
+            .unreadable
+            .iter()
+            .any(|at| (from..from + n).contains(at))
+        {
+            return Err(self.damaged(IoOp::Read));
+        }
         target[..n].copy_from_slice(&state.bytes[from..from + n]);
         Ok(n)
     }
@@ -90,11 +107,20 @@ impl Blocking for Memory {
             Err(error) => return (0, Err(error)),
         };
         let mut at = usize::try_from(offset).expect("small");
+        let len: usize = bufs.iter().map(|b| b.len()).sum();
+        let bad = state
+            .unreadable
+            .iter()
+            .filter(|bad| (at..at + len).contains(*bad));
+        if state.stay_so && bad.count() > 0 {
+            return (0, Err(self.damaged(IoOp::Write)));
+        }
+        state.unreadable.retain(|bad| !(at..at + len).contains(bad));
         for buf in bufs {
             state.bytes[at..at + buf.len()].copy_from_slice(buf);
             at += buf.len();
         }
-        (bufs.iter().map(|b| b.len()).sum(), Ok(()))
+        (len, Ok(()))
     }
 
     fn truncate(&self, _len: u64) -> Result<(), IoError> {
@@ -262,7 +288,7 @@ fn what_was_acknowledged_is_there_after_a_stop_at_any_step() {
         let id = engine.0.adopted.id;
         std::mem::forget(file);
         std::mem::forget(engine);
-        drop(whose_device::Adopted { id, size: 0 });
+        whose_device::forget(&id);
         let engine = stubs(dir.path(), &device).expect("opens");
         let there = get(&engine, &path);
         assert!(

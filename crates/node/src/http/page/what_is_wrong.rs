@@ -39,7 +39,9 @@ pub(super) fn findings(
     let mut troubles: Vec<String> = failed
         .map(|(dir, reason)| format!("The volume {} has failed: {reason}.", dir.display()))
         .collect();
-    troubles.extend(host.volumes().what.iter().filter_map(of_volume));
+    let volumes = host.volumes();
+    troubles.extend(volumes.what.iter().filter_map(of_volume));
+    troubles.extend(volumes.what.iter().filter_map(of_device));
     troubles.extend(actors.iter().filter_map(of_namenode));
     let tokens_wanted = host.config().get(&keys::BLOCK_ACCESS_TOKEN_ENABLE);
     troubles.extend(of_tokens(tokens_wanted, host.block_tokens()));
@@ -133,6 +135,14 @@ fn of_volume(volume: &VolumeReport) -> Option<String> {
         "The disk of the volume {} had errors in {} files lately: exchange it.{searching}",
         volume.path.display(),
         errors.places
+    ))
+}
+
+fn of_device(volume: &VolumeReport) -> Option<String> {
+    let damage = volume.damage.as_ref()?;
+    let path = volume.path.display();
+    Some(format!(
+        "The volume {path} works, but {damage}: exchange its disk."
     ))
 }
 
@@ -320,13 +330,17 @@ mod tests {
             reserved_for_replicas: 0,
             blocks: 0,
             errors: hayloft_store::DiskErrors::default(),
+            damage: None,
         };
-        assert_eq!(of_volume(&volume), None);
+        assert_eq!((of_volume(&volume), of_device(&volume)), (None, None));
         volume.errors.places = 7;
         volume.errors.searching = true;
         let wanted = "The disk of the volume /data/3 had errors in 7 files lately: exchange it. \
                       All its replicas are being read.";
         assert_eq!(of_volume(&volume).as_deref(), Some(wanted));
+        volume.damage = Some("a header is lost".into());
+        let wanted = "The volume /data/3 works, but a header is lost: exchange its disk.";
+        assert_eq!(of_device(&volume).as_deref(), Some(wanted));
     }
 
     #[test]
