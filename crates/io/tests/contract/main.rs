@@ -2,9 +2,11 @@
 
 #[path = "../plugin/compile.rs"]
 mod compile;
+#[path = "../plugin/loop_device.rs"]
+mod loop_device;
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,15 +27,15 @@ fn rig(name: &str, plugins: &Path) -> Result<EngineRig, IoError> {
     };
     let make = |dir: &Path, disk: &Arc<Disk>| match name.strip_prefix("plugin_") {
         Some(way) => {
-            // A device for those that want one: an empty file of 1 GiB.
+            // A device for those that want one: an empty file of 1 GiB, or a disk over it.
             let device = dir.join("device");
             File::create(&device)
                 .and_then(|f| f.set_len(1 << 30))
                 .expect("a file");
-            let options = if way == "raw" {
-                device.as_path()
-            } else {
-                Path::new("")
+            let options = match (way, variant) {
+                ("raw", "disk") => loop_device::attach(&device).expect("there was one before"),
+                ("raw", _) => device,
+                _ => PathBuf::new(),
             };
             let name = format!(
                 "plugin:{}/{way}.so {}",
@@ -41,7 +43,12 @@ fn rig(name: &str, plugins: &Path) -> Result<EngineRig, IoError> {
                 options.display()
             );
             let config = EngineConfig::new(Arc::clone(disk));
-            engine_for(&name, dir, &config).map(|choice| choice.engine)
+            let choice = engine_for(&name, dir, &config);
+            if variant == "disk" {
+                // It goes when the engine closes it.
+                loop_device::detach(&options);
+            }
+            choice.map(|choice| choice.engine)
         }
         None => engine(name, variant, disk),
     };
@@ -79,8 +86,8 @@ fn faulty(inner: Arc<dyn Engine>) -> Arc<dyn Engine> {
 }
 
 /// Engines and decorators, as tests name them. `as_`: around the page cache even when small;
-/// clients' reads through it; on a disk that is taken for a rotating one.
-const ENGINES: [&str; 16] = [
+/// clients' reads through it; on a disk that is taken for a rotating one; on a device of the kernel.
+const ENGINES: [&str; 17] = [
     "posix",
     "direct",
     "null",
@@ -97,6 +104,7 @@ const ENGINES: [&str; 16] = [
     "plugin_one_a_file",
     "plugin_null",
     "plugin_raw",
+    "plugin_raw_as_disk",
 ];
 
 /// No case takes so long on a machine that is well.
@@ -126,6 +134,24 @@ fn compile_plugins() -> tempfile::TempDir {
     dir
 }
 
+/// Whether there are devices for tests; otherwise prints why not.
+fn has_loop_devices(dir: &Path) -> bool {
+    let file = dir.join("tried");
+    File::create(&file)
+        .and_then(|f| f.set_len(1 << 20))
+        .expect("a file");
+    match loop_device::attach(&file) {
+        Ok(device) => {
+            loop_device::detach(&device);
+            true
+        }
+        Err(why) => {
+            println!("plugin_raw_as_disk: skipped, {why}");
+            false
+        }
+    }
+}
+
 /// A test for each engine and case.
 fn main() {
     let plugins = compile_plugins();
@@ -134,7 +160,12 @@ fn main() {
         .into_iter()
         .flat_map(|engine| CONTRACT_CASES.iter().map(move |case| (engine, *case)));
     let null = at.join("null.so").exists();
-    let pairs = pairs.filter(|(engine, _)| *engine != "plugin_null" || null);
+    let disks = has_loop_devices(&at);
+    let pairs = pairs.filter(|(engine, _)| match *engine {
+        "plugin_null" => null,
+        "plugin_raw_as_disk" => disks,
+        _ => true,
+    });
     let trial = |(engine, case): (&'static str, ContractCase)| {
         let at = at.clone();
         Trial::test(format!("{engine}::{}", case.name), move || {
