@@ -158,6 +158,27 @@ async fn two_stores_do_not_share_a_directory() {
 }
 
 #[tokio::test]
+async fn a_directory_of_another_node_is_refused_before_its_engine_is_opened() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = config(dir.path(), 1);
+    let root = config.volumes[0].path.clone();
+    std::fs::create_dir_all(&root).expect("creates");
+    config.volumes[0].engine = "plugin:/nothing.so /dev/nothing".to_owned();
+    let lock = hayloft_io::RecordLock::acquire(&root.join("in_use.lock"), b"4711@elsewhere");
+    let open = || Store::open(config.clone(), mpsc::channel(1).0);
+    let began = std::time::Instant::now();
+    let error = open().await.expect_err("locked");
+    assert_eq!(error.kind(), StoreErrorKind::Incompatible);
+    let said = error.to_string();
+    assert!(said.contains("another DataNode uses this"), "{said}");
+    assert!(!said.contains("nothing.so"), "{said}");
+    assert!(began.elapsed().as_secs() < 5, "it waits for nothing");
+    drop(lock.expect("free"));
+    let said = open().await.expect_err("no such plug-in").to_string();
+    assert!(said.contains("nothing.so"), "{said}");
+}
+
+#[tokio::test]
 async fn directories_of_another_cluster_or_node_are_refused_by_name() {
     let node = Node::with_volumes(2).await;
     let uuid = node.store.datanode_uuid();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hayloft_io::calibrate::Calibration;
 use hayloft_io::decorators::{IoMetrics, Metered, Sampling};
 use hayloft_io::{
-    Disk, Disks, ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp,
-    block_device_of, engine_for, plugin_parts,
+    Disk, Disks, ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, Meta,
+    RecordLock, block_device_of, engine_for, plugin_parts,
 };
 use tracing::{info, warn};
 
@@ -19,7 +19,7 @@ use crate::layout::dirs::DIR_MODE;
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
 
-/// Creates the directory if needed, locks it, reads its VERSION.
+/// Creates the directory if needed, locks it, opens its engine, reads its VERSION.
 pub async fn open_volume(
     settings: &StoreConfig,
     disks: &Disks,
@@ -55,29 +55,12 @@ pub async fn open_volume(
     let disk = disk.map_err(failed)?;
     let mut engine_config = EngineConfig::new(disk);
     engine_config.direct.cache_client_reads = settings.cache_client_reads;
-    let chosen = choose_engine(config, calibration.as_ref(), engine_config);
-    // A plug-in, or a disk, may give no answer: the other volumes do not wait for it for ever.
-    let engine = match tokio::time::timeout(settings.check_timeout, chosen).await {
-        Ok(chosen) => chosen.map_err(failed)?,
-        Err(_) => {
-            let seconds = settings.check_timeout.as_secs();
-            let text = format!("{doing}: its engine gives no answer within {seconds} s");
-            return Err(StoreError::new(StoreErrorKind::Io, text));
-        }
-    };
+    let (lock, engine) = open_engine(settings, config, calibration.as_ref(), engine_config).await?;
     #[cfg(any(test, feature = "faults"))]
     let engine = with_faults(settings, root, engine);
     let metrics = Arc::new(IoMetrics::sampled(Arc::clone(sampling)));
     let engine: Arc<dyn Engine> = Arc::new(Metered::new(engine, Arc::clone(&metrics)));
     let meta = engine.meta(IoClass::ClientWrite);
-    let note = format!("{}@{}", std::process::id(), host_name());
-    let lock = meta
-        .lock(&root.join(IN_USE_LOCK), note)
-        .await
-        .map_err(|e| match e.kind() {
-            IoErrorKind::Locked => StoreError::in_use(&doing, e),
-            _ => failed(e),
-        })?;
     let version = match meta
         .read_small(&root.join(CURRENT).join(VERSION), VERSION_BYTES_MAX)
         .await
@@ -100,6 +83,35 @@ pub async fn open_volume(
         version,
         doubt,
     })
+}
+
+/// Locks the volume's directory and opens its engine: one that opens a device touches none of a
+/// node that has the directory.
+async fn open_engine(
+    settings: &StoreConfig,
+    config: &VolumeConfig,
+    calibration: Option<&Calibration>,
+    engine_config: EngineConfig,
+) -> Result<(RecordLock, Arc<dyn Engine>), StoreError> {
+    let doing = format!("opening volume {}", config.path.display());
+    let opened = async {
+        let note = format!("{}@{}", std::process::id(), host_name());
+        let meta = Meta::new(Arc::clone(&engine_config.disk), IoClass::ClientWrite);
+        let lock = meta.lock(&config.path.join(IN_USE_LOCK), note).await?;
+        choose_engine(config, calibration, engine_config, lock).await
+    };
+    // A plug-in, or a disk, may give no answer: the other volumes do not wait for it for ever.
+    match tokio::time::timeout(settings.check_timeout, opened).await {
+        Ok(opened) => opened.map_err(|e| match e.kind() {
+            IoErrorKind::Locked => StoreError::in_use(&doing, e),
+            _ => StoreError::io(&doing, e),
+        }),
+        Err(_) => {
+            let seconds = settings.check_timeout.as_secs();
+            let text = format!("{doing}: its engine gives no answer within {seconds} s");
+            Err(StoreError::new(StoreErrorKind::Io, text))
+        }
+    }
 }
 
 /// Whether the engine keeps the bytes where the volume has them.
@@ -146,20 +158,22 @@ async fn read_calibration(root: &Path) -> Option<Calibration> {
 /// and does not push what is read out of the page cache (docs/decisions/0009-direct-by-default.md).
 const UNCALIBRATED: &str = "direct";
 
-/// The configured engine, or the next best that works in the volume's directory.
+/// The configured engine, or the next best that works in the volume's directory. The lock comes back
+/// with it: an engine that is too late keeps the directory locked until it has answered.
 async fn choose_engine(
     config: &VolumeConfig,
     calibration: Option<&Calibration>,
     engine_config: EngineConfig,
-) -> Result<Arc<dyn Engine>, IoError> {
+    lock: RecordLock,
+) -> Result<(RecordLock, Arc<dyn Engine>), IoError> {
     let disk = Arc::clone(&engine_config.disk);
     let name = match (config.engine.as_str(), calibration) {
         (ENGINE_AUTO, Some(calibration)) => calibration.engine.clone(),
         (ENGINE_AUTO, None) => UNCALIBRATED.to_owned(),
         (name, _) => name.to_owned(),
     };
-    let probe = move |root: &Path| engine_for(&name, root, &engine_config);
-    let choice = disk
+    let probe = move |root: &Path| Ok((lock, engine_for(&name, root, &engine_config)?));
+    let (lock, choice) = disk
         .run(IoClass::ClientWrite, IoOp::Open, &config.path, probe)
         .await?;
     // Neither the operator nor a calibration named the engine that does not work there.
@@ -185,7 +199,7 @@ async fn choose_engine(
         calibrated = calibration.is_some(),
         "volume's way to its disk"
     );
-    Ok(choice.engine)
+    Ok((lock, choice.engine))
 }
 
 /// The engine under the faults of a test, when they are for this directory or one above it.
