@@ -19,12 +19,14 @@ const BLOCK: u64 = 1 << 20;
 /// Bytes of the file that is written.
 const FILE: u64 = 12 * BLOCK + 777;
 /// What our layer may hold.
-const OURS: [&str; 7] = [
+const OURS: [&str; 9] = [
     "data/",
     "etc/hadoop/",
     "etc/hadoop/conf/",
     "etc/passwd",
     "usr/bin/hayloft",
+    "usr/lib/hayloft/",
+    "usr/lib/hayloft/raw.so",
     "usr/share/doc/hayloft/",
     "usr/share/hayloft/",
 ];
@@ -268,6 +270,9 @@ impl Lab {
         // Nothing may be written but the volume.
         let writes = "! touch /tmp/x && ! touch /etc/hadoop/conf/x && touch /data/x && rm /data/x";
         self.run(&["/bin/sh", "-c", writes])?;
+        let raw = "/usr/lib/hayloft/raw.so";
+        let listed = self.run(&["/usr/bin/hayloft", "engine", "list", raw])?;
+        expect(listed.contains(raw), || listed.clone())?;
         let needed = self.run(&["/usr/bin/ldd", "/usr/bin/hayloft"])?;
         expect(!needed.contains("not found"), || needed.clone())?;
         passed()
