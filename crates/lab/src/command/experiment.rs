@@ -20,8 +20,8 @@ use crate::error::{FINDING, LabError, USAGE};
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
     /// Which, or all: pairs, layouts, scaling, dfsio, domains, power, super, tasks, parity,
-    /// degraded, netblock, pfs, durability, native, streams, fscost, virtual-disks, hadiofs,
-    /// snapshots.
+    /// degraded, netblock, pfs, durability, native, streams, bare-disk, fscost, virtual-disks,
+    /// hadiofs, snapshots.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -31,13 +31,13 @@ pub struct ExperimentArgs {
     /// One round of little data, and none before it: whether it works, no result.
     #[arg(long, conflicts_with = "add_to")]
     quick: bool,
-    /// Rounds that count [default: 3; of `native`, `streams`, `dfsio`, `tasks` 5, of `domains`,
-    /// `power`, `durability` 1].
+    /// Rounds that count [default: 3; of `native`, `streams`, `bare-disk`, `dfsio`, `tasks` 5, of
+    /// `domains`, `power`, `durability` 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: Option<u16>,
-    /// MiB that each client or stream writes and reads [default: 192; of `native`, `streams`,
-    /// `fscost` 4096, `virtual-disks`, `hadiofs`, `snapshots` 1024, `pfs` 32]. Of `tasks` at most
-    /// 1024.
+    /// MiB that each client or stream writes and reads, in `bare-disk` all streams together
+    /// [default: 192; of `native`, `streams`, `bare-disk`, `fscost` 4096, `virtual-disks`,
+    /// `hadiofs`, `snapshots` 1024, `pfs` 32]. Of `tasks` at most 1024.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=65536))]
     mib: Option<u32>,
     /// Largest number of clients and nodes [default: 8, quick 2].

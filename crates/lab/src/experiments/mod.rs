@@ -3,6 +3,7 @@
 //!
 //! [`testbeds`] has the hosts of most; [`one_disk`] has what those share that watch one disk.
 
+mod bare_disk;
 mod census;
 mod degraded;
 mod dfsio;
@@ -31,7 +32,7 @@ mod virtual_disks;
 use crate::runner::Experiment;
 
 /// All of them, those first that help an operator most.
-pub const EXPERIMENTS: [Experiment; 19] = [
+pub const EXPERIMENTS: [Experiment; 20] = [
     durability::DURABILITY,
     domains::DOMAINS,
     pairs::PAIRS,
@@ -47,6 +48,7 @@ pub const EXPERIMENTS: [Experiment; 19] = [
     pfs::PFS,
     native::NATIVE,
     streams::STREAMS,
+    bare_disk::BARE_DISK,
     virtual_disks::VIRTUAL_DISKS,
     fscost::FSCOST,
     hadiofs::HADIOFS,

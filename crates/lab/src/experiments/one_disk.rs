@@ -7,7 +7,7 @@
 pub(super) mod files;
 pub(super) mod streams;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hayloft_bench::fair::counters::{pressed_s, processors};
@@ -80,11 +80,12 @@ fn account(stats: &Stats) -> PeerFigures {
 pub(super) struct WatchedDisk {
     // Unmounted before its directory goes.
     disk: ModelledDisk,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl WatchedDisk {
     /// A disk of the model's default rates with `on` it and room for twice `bytes`, below `work`.
+    /// Where that is no file system, volumes are on the disk of `work`.
     ///
     /// # Errors
     /// When something that it needs is missing here, or it does not come up.
@@ -101,12 +102,28 @@ impl WatchedDisk {
             backing: None,
         };
         let disk = ModelledDisk::mount(&lab_binary()?, &wanted, &dir.path().join("log"))?;
-        Ok(Self { disk, _dir: dir })
+        std::fs::create_dir_all(disk.dir()).map_err(TestkitError::file("creating", disk.dir()))?;
+        Ok(Self { disk, dir })
     }
 
     /// Where it is mounted.
     pub fn dir(&self) -> &Path {
         self.disk.dir()
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Path {
+        &self.disk.place().device
+    }
+
+    /// The data directory of a node.
+    pub fn volume(&self, node: usize) -> PathBuf {
+        self.dir().join(format!("node-{node}"))
+    }
+
+    /// A file that is not on it, and goes with it.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     /// What the disk says of `work`, beside what that gives.

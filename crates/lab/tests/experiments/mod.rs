@@ -37,6 +37,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "layouts",
             "native",
             "streams",
+            "bare-disk",
             "virtual-disks",
             "fscost",
             "hadiofs",

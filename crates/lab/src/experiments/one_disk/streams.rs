@@ -14,7 +14,7 @@ use crate::runner::options::ExperimentOptions;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::node::{Kind, Node, NodeSpec, VolumeSpec};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver};
+use hayloft_testkit::{Cluster, Driver, process_usage};
 
 /// No phase takes longer.
 const PHASE_LIMIT: Duration = Duration::from_secs(1800);
@@ -150,6 +150,7 @@ pub(in crate::experiments) struct HdfsStreams {
     // Dropped first to last: the client ends before its cluster.
     client: Driver,
     cluster: Cluster,
+    pids: Vec<u32>,
     replicas: usize,
     block_bytes: u64,
 }
@@ -177,16 +178,22 @@ impl HdfsStreams {
             builder = builder.conf(key, value);
         }
         for node in 0..replicas {
-            let volume = disk.dir().join(format!("node-{node}"));
-            builder = builder.node(access.spec(volume));
+            builder = builder.node(access.spec(disk.volume(node)));
         }
-        let cluster = builder.start()?;
+        let mut cluster = builder.start()?;
+        let pid = |node| -> Result<u32> { Ok(cluster.node(node).process()?.pid()) };
         Ok(Self {
+            pids: (0..replicas).map(pid).collect::<Result<_>>()?,
             client: cluster.driver_with_flags(client_flags())?,
             cluster,
             replicas,
             block_bytes,
         })
+    }
+
+    /// The processes of its nodes.
+    pub fn pids(&self) -> &[u32] {
+        &self.pids
     }
 
     /// Ends it and leaves nothing of it.
@@ -209,6 +216,15 @@ impl HdfsStreams {
         }
         Ok(())
     }
+}
+
+/// Processor seconds of these processes so far.
+///
+/// # Errors
+/// When one has ended.
+pub(in crate::experiments) fn cpu_s(pids: &[u32]) -> Result<f64> {
+    let of = |pid: &u32| process_usage::usage(*pid).map(|used| used.user_s + used.system_s);
+    pids.iter().map(of).sum()
 }
 
 /// Bytes of all streams.
