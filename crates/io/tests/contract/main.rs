@@ -86,7 +86,8 @@ fn faulty(inner: Arc<dyn Engine>) -> Arc<dyn Engine> {
 }
 
 /// Engines and decorators, as tests name them. `as_`: around the page cache even when small;
-/// clients' reads through it; on a disk that is taken for a rotating one; on a device of the kernel.
+/// clients' reads through it; on a disk that is taken for a rotating one; on a device of the
+/// kernel.
 const ENGINES: [&str; 17] = [
     "posix",
     "direct",

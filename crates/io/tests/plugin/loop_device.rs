@@ -15,7 +15,7 @@ pub fn attach(file: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Takes the device away once nobody has it open any more.
+/// Takes the device away once no process has it open any more.
 pub fn detach(device: &Path) {
     let _ = Command::new("losetup").arg("-d").arg(device).status();
 }

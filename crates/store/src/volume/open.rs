@@ -158,8 +158,8 @@ async fn read_calibration(root: &Path) -> Option<Calibration> {
 /// and does not push what is read out of the page cache (docs/decisions/0009-direct-by-default.md).
 const UNCALIBRATED: &str = "direct";
 
-/// The configured engine, or the next best that works in the volume's directory. The lock comes back
-/// with it: an engine that is too late keeps the directory locked until it has answered.
+/// The configured engine, or the next best that works in the volume's directory. The lock comes
+/// back with it: an engine that is too late keeps the directory locked until it has answered.
 async fn choose_engine(
     config: &VolumeConfig,
     calibration: Option<&Calibration>,

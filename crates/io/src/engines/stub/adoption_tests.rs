@@ -214,7 +214,9 @@ fn a_device_that_hangs_while_it_gets_its_name_stops_no_other_volume() {
     std::thread::spawn(move || tell.send(stubs(&root, &device).map(drop)));
     let opened = told.recv_timeout(Duration::from_secs(10));
     locks::lock(&devices[0].0).held = false;
-    opened.expect("waits for nobody").expect("opens and closes");
+    opened
+        .expect("waits for no other")
+        .expect("opens and closes");
     hangs.join().expect("no panic").expect("opens at last");
 }
 

@@ -45,8 +45,8 @@ pub struct DeviceCheck {
     pub unusable: Vec<(PathBuf, String)>,
     /// How many there are.
     pub unusable_count: u64,
-    /// Files and directories that cannot be read, and why; the first thousand. What they name counts
-    /// as free here, and a start refuses the volume.
+    /// Files and directories that cannot be read, and why; the first thousand. What they name
+    /// counts as free here, and a start refuses the volume.
     pub unread: Vec<(PathBuf, String)>,
     /// How many there are.
     pub unread_count: u64,
