@@ -4,15 +4,41 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::future::try_join;
 use hayloft_io::{DataFile, DataFiles, IoClass, IoError, IoOp, OpenMode, patiently};
 use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
+use tokio::time::Instant;
 
 use crate::replica::file_pair::{self, Pair};
 use crate::volume::BlockPoolSlice;
 
 /// Bytes copied at a time, at least; a whole number of chunks.
 const PIECE_BYTES: usize = 1 << 20;
+/// On whose behalf it is copied.
+const CLASS: IoClass = IoClass::Balancer;
+/// Longest rest after a piece. A disk that is slow for another reason does not double its time.
+const REST_MAX: Duration = Duration::from_millis(200);
+
+/// What a copy does while clients wait for one of its disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// It goes on: writers wait for the memory that it frees.
+    Steady,
+    /// It rests after each piece, as long as that piece took.
+    Yielding,
+}
+
+impl Pace {
+    /// How long to rest after a piece that took so long.
+    fn rest(self, took: Duration, clients_wait: bool) -> Duration {
+        match self {
+            Self::Yielding if clients_wait => took.min(REST_MAX),
+            Self::Yielding | Self::Steady => Duration::ZERO,
+        }
+    }
+}
 
 /// Gives a pair second names in a new directory, and makes what it holds durable: its commit round
 /// may be to come, and is forgotten with its old place. Gives the bytes of both files, or `None`
@@ -50,20 +76,47 @@ fn cannot_link(error: &io::Error) -> bool {
 
 /// Copies a pair to the device and compares every chunk with its checksum on the way. Each disk
 /// does its own part, a piece at a time, so that one that hangs is known for it.
+///
+/// A piece is on its device before the next but one is read. A sync of a whole block would have
+/// readers wait behind all of its bytes.
 pub(crate) async fn copy_verified(
     from: &BlockPoolSlice,
     to: &BlockPoolSlice,
     source: &Pair,
     scratch: &Pair,
     len: u64,
+    pace: Pace,
 ) -> Result<DataChecksum, IoError> {
-    const CLASS: IoClass = IoClass::Balancer;
     let (read_path, write_path) = (source.data(), scratch.data());
     let (pair, data_files) = (source.clone(), from.volume.data_files());
     let open = move || Source::open(&data_files, &pair, len);
     let mut reading = file_pair::on_disk(from, CLASS, IoOp::Read, &read_path, open).await?;
-    let (pair, meta) = (scratch.clone(), Arc::clone(&reading.meta));
-    let data_files = to.volume.data_files();
+    let checksum = reading.checksum;
+    let copy = Arc::new(create(to, scratch, Arc::clone(&reading.meta)).await?);
+    let mut at = 0;
+    loop {
+        let begun = Instant::now();
+        let read = move || reading.next().map(|piece| (reading, piece));
+        let read = file_pair::on_disk(from, CLASS, IoOp::Read, &read_path, read);
+        let ((rest, piece), ()) = try_join(read, write_back(to, scratch, &copy, at)).await?;
+        if piece.is_empty() {
+            break;
+        }
+        reading = rest;
+        let (offset, file) = (at, Arc::clone(&copy));
+        at += piece.len() as u64;
+        let write = move || file.write_all_at(&piece, offset);
+        file_pair::on_disk(to, CLASS, IoOp::Write, &write_path, write).await?;
+        let clients_wait = [from, to].into_iter().any(clients_wait);
+        tokio::time::sleep(pace.rest(begun.elapsed(), clients_wait)).await;
+    }
+    file_pair::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync()).await?;
+    Ok(checksum)
+}
+
+/// The new pair: its meta file is durable, its data file is empty.
+async fn create(to: &BlockPoolSlice, scratch: &Pair, meta: Arc<[u8]>) -> Result<DataFile, IoError> {
+    let (pair, data_files) = (scratch.clone(), to.volume.data_files());
     let create = move || {
         crate::layout::dirs::make_dir(&pair.dir)?;
         let mut copy = patiently(|| File::create_new(pair.meta()))?;
@@ -71,23 +124,29 @@ pub(crate) async fn copy_verified(
         copy.sync_all()?;
         data_files.open(&pair.data(), OpenMode::CreateNew)
     };
-    let mut copy = file_pair::on_disk(to, CLASS, IoOp::Write, &write_path, create).await?;
-    let checksum = reading.checksum;
-    let mut at = 0;
-    loop {
-        let read = move || reading.next().map(|piece| (reading, piece));
-        let (rest, piece) = file_pair::on_disk(from, CLASS, IoOp::Read, &read_path, read).await?;
-        if piece.is_empty() {
-            break;
-        }
-        reading = rest;
-        let offset = at;
-        at += piece.len() as u64;
-        let write = move || copy.write_all_at(&piece, offset).map(|()| copy);
-        copy = file_pair::on_disk(to, CLASS, IoOp::Write, &write_path, write).await?;
+    file_pair::on_disk(to, CLASS, IoOp::Write, &scratch.data(), create).await
+}
+
+/// Waits until the device has all that was written, `end` bytes.
+async fn write_back(
+    to: &BlockPoolSlice,
+    scratch: &Pair,
+    copy: &Arc<DataFile>,
+    end: u64,
+) -> Result<(), IoError> {
+    if end == 0 {
+        return Ok(());
     }
-    file_pair::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync()).await?;
-    Ok(checksum)
+    let copy = Arc::clone(copy);
+    let write_back = move || copy.write_back();
+    file_pair::on_disk(to, CLASS, IoOp::Writeback, &scratch.data(), write_back).await
+}
+
+/// Whether clients read or write on the disk of a volume at this moment.
+fn clients_wait(slice: &BlockPoolSlice) -> bool {
+    let disk = slice.volume.engine.disk();
+    let classes = [IoClass::ClientRead, IoClass::ClientWrite];
+    classes.into_iter().any(|class| disk.pending(class) > 0)
 }
 
 /// A replica that is read from its beginning to its end and compared with its checksums.
@@ -152,4 +211,23 @@ impl Source {
 
 fn damaged(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_copy_that_yields_rests_and_only_beside_clients() {
+        let took = Duration::from_millis(30);
+        assert_eq!(Pace::Yielding.rest(took, true), took);
+        assert_eq!(Pace::Yielding.rest(took * 100, true), REST_MAX);
+        for (pace, clients_wait) in [
+            (Pace::Yielding, false),
+            (Pace::Steady, false),
+            (Pace::Steady, true),
+        ] {
+            assert_eq!(pace.rest(took, clients_wait), Duration::ZERO);
+        }
+    }
 }

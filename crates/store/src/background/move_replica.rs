@@ -7,7 +7,7 @@ use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
 
-use super::bring_files::{copy_verified, link_pair};
+use super::bring_files::{Pace, copy_verified, link_pair};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
 use crate::replica::file_pair::{self, Pair};
@@ -312,6 +312,6 @@ async fn bring(
             return Ok(bytes);
         }
     }
-    let checksum = copy_verified(from, to, source, scratch, len).await?;
+    let checksum = copy_verified(from, to, source, scratch, len, Pace::Yielding).await?;
     Ok(footprint(len, Some(checksum)))
 }

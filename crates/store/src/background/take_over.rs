@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 
-use super::bring_files::{copy_verified, link_pair};
+use super::bring_files::{Pace, copy_verified, link_pair};
 use super::move_replica::source;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
@@ -164,7 +164,8 @@ impl Sides<'_> {
 
     async fn copy_to(&self, to: &Arc<BlockPoolSlice>) -> Result<TakenOver, StoreError> {
         let (source, scratch) = self.pairs(to);
-        match copy_verified(&self.from, to, &source, &scratch, self.replica.len).await {
+        let (len, pace) = (self.replica.len, Pace::Yielding);
+        match copy_verified(&self.from, to, &source, &scratch, len, pace).await {
             Ok(checksum) => {
                 let bytes = footprint(self.replica.len, Some(checksum));
                 self.settle(to, scratch, bytes, false).await

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 use super::second_copy::{PLACE, settle_stale};
-use crate::background::bring_files::copy_verified;
+use crate::background::bring_files::{Pace, copy_verified};
 use crate::background::move_replica::{clean_up, cut_off, settle_if_unchanged};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::FinalReplica;
@@ -259,7 +259,7 @@ async fn copy_to(
         );
         examine(store, &to.volume, examine(store, &from.volume, error))
     };
-    let copying = copy_verified(from, to, &source, &scratch, replica.len);
+    let copying = copy_verified(from, to, &source, &scratch, replica.len, Pace::Steady);
     let copied = tokio::select! {
         biased;
         error = cut_off(store, pool, from, to) => Err(error),

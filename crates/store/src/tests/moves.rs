@@ -2,16 +2,16 @@
 
 use std::time::Instant;
 
-use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule};
+use hayloft_io::{IoClass, IoOp};
 
 use super::disks::{on_first, start};
 use super::*;
 
 /// A replica on the first volume, or on the other; its block, and where it is and is to go.
-async fn to_move(node: &Node, on_first_volume: bool) -> (ExtendedBlock, [String; 2]) {
+async fn to_move(node: &Node, on_first_volume: bool, len: usize) -> (ExtendedBlock, [String; 2]) {
     for id in 0..2 {
-        node.put(id, 1001, 100_000).await;
+        node.put(id, 1001, len).await;
     }
     let ids = [0, 1].map(|at| node.store.0.volumes()[at].info.id.to_string());
     let here = on_first(node);
@@ -33,7 +33,7 @@ async fn a_move_ends_where_one_of_its_disks_hangs() {
         (true, IoOp::Unlink),
     ] {
         let (node, faults) = start(|_| {}).await;
-        let (at, [from, to]) = to_move(&node, is_source).await;
+        let (at, [from, to]) = to_move(&node, is_source, 100_000).await;
         let stall = FaultRule::new(Effect::Stall(Duration::from_secs(5)));
         let rule = faults.add(stall.on(&[op]));
         let failure = async {
@@ -59,7 +59,7 @@ async fn a_move_ends_where_one_of_its_disks_hangs() {
 #[tokio::test]
 async fn a_move_ends_when_the_store_does() {
     let (node, faults) = start(|_| {}).await;
-    let (at, [from, to]) = to_move(&node, true).await;
+    let (at, [from, to]) = to_move(&node, true, 100_000).await;
     let stall = FaultRule::new(Effect::Stall(Duration::from_secs(5)));
     faults.add(stall.on(&[IoOp::Read]));
     let stop = async {
@@ -70,4 +70,34 @@ async fn a_move_ends_when_the_store_does() {
     let (moved, ()) = tokio::join!(node.store.move_between(&at, &from, &to), stop);
     assert!(began.elapsed() < Duration::from_secs(3));
     assert_eq!(Node::error_of(moved), StoreErrorKind::Closed);
+}
+
+/// Readers wait behind a piece, not behind a block; and while one waits, the move rests.
+#[tokio::test]
+async fn a_move_writes_back_each_piece_and_rests_beside_clients() {
+    const PIECES: u32 = 3;
+    let (node, faults) = start(|_| {}).await;
+    let len = (PIECES as usize) << 20;
+    let (at, [from, to]) = to_move(&node, false, len).await;
+    let slow = Duration::from_millis(50);
+    let rule = FaultRule::new(Effect::Delay(slow)).in_class(IoClass::Balancer);
+    let rule = faults.add(rule.on(&[IoOp::Writeback]));
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let volume = Arc::clone(&node.store.0.volumes()[0]);
+    let reads = move |_: &Path| {
+        let _ended = released.recv();
+        Ok(())
+    };
+    let disk = volume.engine.disk();
+    let client = disk.run(IoClass::ClientRead, IoOp::Read, &volume.root, reads);
+    let began = Instant::now();
+    let moved = node.store.move_between(&at, &from, &to).await;
+    assert_eq!(*moved.expect("moved").storage.id, *to);
+    // The first piece has none before it to write back.
+    let (written, rests) = (slow * PIECES, slow * (PIECES - 1));
+    assert!(began.elapsed() >= written + rests, "{:?}", began.elapsed());
+    assert_eq!(faults.fired(rule), u64::from(PIECES));
+    drop(release);
+    client.await.expect("ends");
+    node.check(at.block.id, 1001, len).await;
 }
