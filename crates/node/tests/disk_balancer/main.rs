@@ -1,6 +1,8 @@
-//! Plans against a store with two volumes. [`refused`]: what is no order.
+//! Plans against a store with two volumes. [`refused`]: what is no order. [`several`]: more
+//! volumes, and more block pools.
 
 mod refused;
+mod several;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -31,6 +33,15 @@ fn pool() -> PoolId {
 
 fn block(id: i64) -> ExtendedBlock {
     ExtendedBlock::new(pool(), Block::new(id, 1000, 0))
+}
+
+fn spec(pool: PoolId) -> PoolSpec {
+    PoolSpec {
+        pool,
+        cluster_id: "CID-1".to_owned(),
+        namespace_id: 77,
+        ctime: 0,
+    }
 }
 
 struct Lab {
@@ -65,13 +76,7 @@ impl Lab {
         };
         let (sender, events) = mpsc::channel(1000);
         let store = Store::open(store_config, sender).await.expect("opens");
-        let spec = PoolSpec {
-            pool: pool(),
-            cluster_id: "CID-1".to_owned(),
-            namespace_id: 77,
-            ctime: 0,
-        };
-        let added = store.add_pool(spec, StartOption::Regular).await;
+        let added = store.add_pool(spec(pool()), StartOption::Regular).await;
         added.expect("loads");
         let told = Arc::<Mutex<Vec<ExtendedBlock>>>::default();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
@@ -113,11 +118,15 @@ impl Lab {
 
     /// A finalized replica on the first volume.
     async fn put(&self, id: i64, len: u64) {
+        self.put_block(&block(id), len).await;
+    }
+
+    async fn put_block(&self, block: &ExtendedBlock, len: u64) {
         let options = WriteOptions {
             storage_id: Some(self.storage(0)),
             ..WriteOptions::default()
         };
-        let created = self.store.create_rbw(&block(id), options).await;
+        let created = self.store.create_rbw(block, options).await;
         let mut writer = created.expect("creates");
         let checksum = DataChecksum::new(ChecksumKind::Crc32c, 512).expect("valid");
         writer.set_checksum(checksum).await.expect("header");
@@ -136,7 +145,11 @@ impl Lab {
     }
 
     fn on(&self, volume: usize) -> usize {
-        let of = (&pool(), &*self.storage(volume));
+        self.of_pool_on(&pool(), volume)
+    }
+
+    fn of_pool_on(&self, pool: &PoolId, volume: usize) -> usize {
+        let of = (pool, &*self.storage(volume));
         self.store.movable_on(of, i64::MIN, u64::MAX, 1000).len()
     }
 
