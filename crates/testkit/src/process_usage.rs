@@ -70,6 +70,18 @@ pub fn usage(pid: u32) -> Result<Usage> {
     })
 }
 
+/// Mappings of files of a process whose paths hold `part`.
+///
+/// # Errors
+/// [`TestkitError::File`] when the process is gone.
+pub fn mappings(pid: u32, part: &str) -> Result<usize> {
+    let path = format!("/proc/{pid}/maps");
+    let text = std::fs::read_to_string(&path).map_err(TestkitError::file("reading", path))?;
+    // Address, rights, offset, device and inode come before the path, which may have spaces.
+    let path_of = |line: &str| line.find('/').is_some_and(|at| line[at..].contains(part));
+    Ok(text.lines().filter(|line| path_of(line)).count())
+}
+
 /// Memory of a process, KiB, with the share of what it has in common with others (PSS).
 ///
 /// # Errors
@@ -141,5 +153,9 @@ mod tests {
         assert!(usage.rss_kib > 0 && usage.rss_peak_kib >= usage.rss_kib);
         assert!(usage.descriptors + usage.pipes > 2 && usage.threads > 0);
         assert!(super::pss_kib(std::process::id()).expect("we run") > 0);
+        let program = std::env::current_exe().expect("this program");
+        let name = program.file_name().expect("a file").to_string_lossy();
+        assert!(super::mappings(std::process::id(), &name).expect("we run") > 0);
+        assert_eq!(super::mappings(std::process::id(), "/none").ok(), Some(0));
     }
 }

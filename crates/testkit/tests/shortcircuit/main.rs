@@ -1,16 +1,18 @@
 //! Short-circuit reads by stock clients with libhadoop, and what ends them. [`local_client`]: one
-//! that attacks; [`zero_copy`]: those that map; [`without_files`]: replicas that the node alone
-//! reads. Skipped where `scripts/fetch-libhadoop` has not made a libhadoop.
+//! that attacks; [`killed`]: those that are killed; [`zero_copy`]: those that map; [`in_memory`]:
+//! replicas on a RAM_DISK; [`without_files`]: those that the node alone reads. Skipped where `scripts/fetch-libhadoop` has not made a libhadoop.
 //!
 //! Apache's node as the node under test needs that library too: `HAYLOFT_LAB_PEER=apache` and
 //! `JAVA_TOOL_OPTIONS=-Djava.library.path=.../target/libhadoop`.
 
+mod in_memory;
+mod killed;
 mod local_client;
 mod without_files;
 mod zero_copy;
 
 use hayloft_testkit::error::Result;
-use hayloft_testkit::files::BlockOnNode;
+use hayloft_testkit::files::{BlockOnNode, flip_byte};
 use hayloft_testkit::hadoop::{SMALL_JVM_FLAGS, repository_root, scratch};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::process_usage::{self, Usage};
@@ -30,10 +32,11 @@ use std::time::Duration;
 
 /// Block size of the cluster's clients, bytes.
 const BLOCK: u64 = 2 << 20;
-/// Clients that are killed.
-const KILLED: u32 = 300;
 
 fn main() -> ExitCode {
+    if let Some(code) = killed::as_a_client() {
+        return code;
+    }
     let native = repository_root().join("target/libhadoop/libhadoop.so");
     Suite::run("shortcircuit", |suite| {
         if !native.is_file() {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
             .case("data_goes_over_the_socket", Lab::data_traffic)
             .case("a_file_is_deleted_under_its_reader", Lab::deleted)
             .case("what_was_appended_is_read", Lab::appended)
+            .case("clients_find_and_tell_damage", Lab::damaged)
             .case("files_are_mapped", Lab::mapped)
             .case("a_mapped_file_is_uncached", Lab::uncached)
             .case("wrong_slots_are_refused", Lab::wrong_slots)
@@ -57,6 +61,11 @@ fn main() -> ExitCode {
             .case("killed_clients_leave_nothing", Lab::killed)
             .case("a_killed_stock_client_leaves_nothing", Lab::killed_jvm)
             .case("the_socket_goes_and_comes_with_the_node", Lab::restarts);
+        let mut on = suite.group(in_memory::start, Lab::end);
+        on.case(
+            "a_replica_leaves_memory_under_its_reader",
+            Lab::leaves_memory,
+        );
         without_files::cases(suite);
         Ok(())
     })
@@ -116,19 +125,6 @@ impl Lab {
 
     fn usage(&mut self) -> Result<Usage> {
         process_usage::usage(self.cluster.node(0).process()?.pid())
-    }
-
-    /// Descriptors of before are all that the node has, but for connections kept for their next
-    /// request.
-    fn settled(&mut self, before: Usage) -> Result<()> {
-        wait::until("descriptors to be given back", seconds(40), || {
-            let now = self.usage()?;
-            Ok(if now.descriptors <= before.descriptors + 4 {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{before:?} -> {now:?}"))
-            })
-        })
     }
 
     /// Reads a file as stock clients do; how much of it they read by themselves.
@@ -232,6 +228,34 @@ impl Lab {
         passed()
     }
 
+    /// A client that reads by itself is the one that compares: it says what is damaged.
+    fn damaged(&mut self) -> Result<Outcome> {
+        self.fs.put("/damaged", BLOCK, 10, json!({}))?;
+        let mut files = self.block_files("/damaged")?;
+        files.retain(|file| file.extension().is_none());
+        flip_byte(&files[0], 1_234_567)?;
+        let request = json!({"path": "/damaged", "seed": 10});
+        let error = match self.fs.call("read", request) {
+            Ok(answer) => return Err(TestkitError::Expectation(answer.to_string())),
+            Err(error) => error.to_string(),
+        };
+        expect(error.contains("Checksum"), || error.clone())?;
+        wait::until("a block that is known as corrupt", seconds(60), || {
+            let block = self.fs.blocks("/damaged")?.remove(0);
+            Ok(match block.corrupt {
+                true => Seen::Done(()),
+                false => Seen::NotYet(format!("{block:?}")),
+            })
+        })?;
+        self.fs.fs(&["-rm", "-skipTrash", "/damaged"])?;
+        self.reads()
+    }
+
+    fn block_files(&mut self, path: &str) -> Result<Vec<PathBuf>> {
+        let block = self.block_of(path)?.block;
+        Ok(self.cluster.node(0).block_files(block.id))
+    }
+
     fn blocks_of(&self, path: &str) -> Result<Vec<ExtendedBlock>> {
         let named = |block: BlockOnNode| {
             let wrong = |e| TestkitError::Expectation(format!("{}: {e}", block.pool));
@@ -302,7 +326,7 @@ impl Lab {
     }
 
     fn garbage(&mut self) -> Result<Outcome> {
-        let before = self.usage()?;
+        let (before, segments) = (self.usage()?, self.segments()?);
         let socket = self.socket();
         let pieces: [&[u8]; 5] = [
             b"GET / HTTP/1.1\r\n\r\n",
@@ -323,7 +347,7 @@ impl Lab {
                 })?;
             }
         }
-        self.settled(before)?;
+        self.settled(before, segments)?;
         self.reads()
     }
 
@@ -358,56 +382,6 @@ impl Lab {
             })
         })?;
         self.cluster.node(0).process()?.check_alive()?;
-        passed()
-    }
-
-    /// In every stage.
-    fn killed(&mut self) -> Result<Outcome> {
-        self.fs.put("/killed", BLOCK, 8, json!({}))?;
-        let (socket, before) = (self.socket(), self.usage()?);
-        let plain = self.request("/killed", None)?;
-        let mut kept = Vec::new();
-        for number in 0..KILLED {
-            let (shared, mut client) = (Shared::at(&socket)?, Local::connect(&socket)?);
-            let slot = shared.take(number % 128)?;
-            let request = pb::OpRequestShortCircuitAccess {
-                slot_id: Some(slot),
-                ..plain.clone()
-            };
-            match number % 3 {
-                0 => {
-                    let (answer, files) = client.files(&request)?;
-                    let got = (answer.outcome(), files.len());
-                    expect_eq("a client", got, (Status::Success, 2))?;
-                }
-                1 => {
-                    let _no_receipt: BlockOpResponse = client.ask(&request)?;
-                }
-                _ => {}
-            }
-            kept.push((shared, client));
-        }
-        let during = self.usage()?;
-        drop(kept);
-        self.settled(before)?;
-        println!(
-            "{KILLED} clients: {during:?}; before {before:?}; after {:?}",
-            self.usage()?
-        );
-        self.reads()
-    }
-
-    fn killed_jvm(&mut self) -> Result<Outcome> {
-        let before = self.usage()?;
-        for _ in 0..3 {
-            let client = self.cluster.driver_with_flags(with_libhadoop())?;
-            let more = json!({"path": "/killed", "seed": 8, "buffer": 64 << 10,
-                "pauseMillis": 500});
-            let _never_answered = client.begin("read", more)?;
-            std::thread::sleep(seconds(3));
-            client.kill()?;
-        }
-        self.settled(before)?;
         passed()
     }
 
