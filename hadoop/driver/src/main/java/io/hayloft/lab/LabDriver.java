@@ -37,6 +37,7 @@ public final class LabDriver {
     new Files().register(operations);
     new Writers().register(operations);
     new Throughput().register(operations);
+    new Caching().register(operations);
   }
 
   /** Runs until stdin ends. */
