@@ -1,6 +1,7 @@
 //! Replicas in locked memory. What is locked is counted for the process: one test at a time.
 
 mod anchors;
+mod many;
 
 use std::os::unix::fs::FileExt as _;
 
@@ -338,31 +339,6 @@ async fn a_disk_that_gives_nothing_is_examined_and_the_room_given_back() {
     until("it has failed", || node.failed() == 1).await;
     until("its room is free", || node.store.cache_use().used == 0).await;
     assert_eq!((node.cached(), locked()), (vec![], 0));
-}
-
-#[tokio::test]
-async fn ten_thousand_orders_leave_nothing_behind() {
-    let _alone = alone().await;
-    let node = node().await;
-    let ids: Vec<i64> = (1..=300).collect();
-    for id in &ids {
-        node.put(*id, 1001, 9000).await;
-    }
-    let fit = usize::try_from(BUDGET / in_pages(9000)).expect("small");
-    let orders: Vec<i64> = ids.iter().copied().cycle().take(10_000).collect();
-    for some in orders.chunks(500) {
-        node.cache(some);
-        node.uncache(&some[..250]);
-        assert!(locked() <= BUDGET && node.store.cache_use().used <= BUDGET);
-    }
-    node.cache(&ids);
-    until("as many as fit", || node.cached().len() == fit.min(300)).await;
-    assert!(locked() <= BUDGET);
-    node.uncache(&ids);
-    until("nothing is locked", || locked() == 0).await;
-    let numbers = node.store.cache_use();
-    assert_eq!((numbers.used, numbers.blocks), (0, 0));
-    assert_eq!(numbers.cached, numbers.uncached);
 }
 
 /// Two nodes of a process: one budget, of which each tells its part.
