@@ -229,6 +229,15 @@ impl MemoryReplicas {
         }
     }
 
+    /// Nobody writes a replica of so many bytes any more: it keeps room for these.
+    pub fn shrink_room(&self, id: i64, bytes: u64) {
+        let mut replicas = self.lock();
+        let room = replicas.by_id.get_mut(&id).and_then(|e| e.room.as_mut());
+        if let Some(room) = room {
+            room.shrink_to(bytes);
+        }
+    }
+
     /// Gives a replica its room. It is given back when it needs none.
     pub fn give_room(&self, id: i64, room: LockedRoom) -> Option<LockedRoom> {
         let mut replicas = self.lock();

@@ -198,6 +198,37 @@ async fn a_replica_longer_than_was_said_takes_more_room_or_goes_to_disk() {
     assert_eq!(node.store.cache_use().used, 2 * page);
 }
 
+/// A client that dies keeps no memory from others until its lease ends.
+#[tokio::test]
+async fn a_writer_that_ends_early_keeps_room_for_what_it_wrote() {
+    let node = node(3).await;
+    let page = in_pages(1);
+    let first = block(1, 1001, 0);
+    let created = node.store.create_rbw(&first, lazy(budget(3))).await;
+    let mut writer = created.expect("creates");
+    writer.set_checksum(crc32c()).await.expect("header");
+    writer.write(vec![packet(0, 10)]).await.expect("writes");
+    assert_eq!(node.store.cache_use().used, budget(3));
+    drop(writer);
+    for _ in 0..100 {
+        if node.store.cache_use().used == page {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(node.store.cache_use().used, page);
+    assert_eq!(node.put_lazy(2).await, StorageType::RamDisk);
+    // A pipeline that goes on takes room as it grows.
+    let reopened = node.store.recover_rbw(&first, 1002, 10, 10).await;
+    let mut writer = reopened.expect("reopens");
+    let more = packet(10, len());
+    writer.write(vec![more]).await.expect("writes");
+    assert_eq!(node.store.cache_use().used, budget(2));
+    writer.finalize().await.expect("finalizes");
+    assert_eq!(node.storage_of(1), Some(StorageType::RamDisk));
+    node.check(1, 1002, len()).await;
+}
+
 #[tokio::test]
 async fn without_memory_set_aside_nothing_goes_there() {
     let node = node(0).await;

@@ -1,9 +1,10 @@
-//! The ends of a TEMPORARY replica that is not finalized.
+//! The ends of a TEMPORARY replica that is not finalized, and of a writer that is dropped.
 
 use std::sync::Arc;
 
 use hayloft_io::IoOp;
 use hayloft_wire::ids::ReplicaState;
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 use super::ReplicaWriter;
@@ -62,6 +63,34 @@ impl ReplicaWriter {
     }
 }
 
+impl ReplicaWriter {
+    /// Gives back the room in memory beyond the bytes of the replica, once the last write has
+    /// ended, as Apache's node does: the client may be gone, and the recovery an hour away. Who
+    /// goes on with the replica takes room as it grows.
+    fn give_memory_back(&self, writing: Option<JoinHandle<Result<bool, StoreError>>>) {
+        if !self.live.slice.volume.info.storage_type.is_transient() {
+            return;
+        }
+        let (pool, live) = (Arc::clone(&self.pool), Arc::clone(&self.live));
+        let writer_lock = Arc::clone(&self.writer_lock);
+        let give_back = move || {
+            let _writer_lock = writer_lock;
+            let bytes = live.status().bytes_on_disk;
+            pool.map.in_memory.shrink_room(live.id, bytes);
+        };
+        let Some(writing) = writing else {
+            return give_back();
+        };
+        let ended = async move {
+            let _told_elsewhere = writing.await;
+            give_back();
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            self.store.tasks.spawn_on(ended, &runtime);
+        }
+    }
+}
+
 impl Drop for ReplicaWriter {
     fn drop(&mut self) {
         if self.done {
@@ -71,6 +100,7 @@ impl Drop for ReplicaWriter {
         let temporary = self.live.status().state == ReplicaState::Temporary;
         let (writing, moving) = (self.writing.take(), self.moving.take());
         if !temporary && moving.is_none() {
+            self.give_memory_back(writing);
             return;
         }
         let (store, pool, mut live) = (

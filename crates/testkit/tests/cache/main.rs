@@ -1,6 +1,10 @@
-//! Centralized cache: `hdfs cacheadmin` at a stock NameNode, and what nodes lock for it.
+//! Centralized cache: `hdfs cacheadmin` at a stock NameNode, and what nodes lock for it. [`many`]:
+//! ten thousand directives. [`unconfigured`]: what that costs nodes that are asked for none of it.
 //!
 //! The stock node locks nothing without Apache's native library, so only the NameNode is its.
+
+mod many;
+mod unconfigured;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
@@ -35,7 +39,13 @@ fn main() -> ExitCode {
             .case("a_deleted_file_is_locked_no_longer", Lab::deleted)
             .case("an_appended_file_is_cached_again", Lab::appended)
             .case("a_node_that_was_killed_caches_again", Lab::killed)
+            .case("ten_thousand_directives_leave_nothing_locked", Lab::many)
             .case("a_start_above_the_system_s_limit_is_refused", Lab::refused);
+        let mut on = suite.group(unconfigured::start, unconfigured::Lab::end);
+        on.case(
+            "a_node_that_is_not_configured_pays_nothing",
+            unconfigured::Lab::costs,
+        );
         Ok(())
     })
 }
@@ -54,6 +64,7 @@ fn start() -> Result<Lab> {
         .conf("dfs.cachereport.intervalMsec", 1000)
         .conf("dfs.namenode.path.based.cache.refresh.interval.ms", 1000)
         .conf("dfs.namenode.path.based.cache.retry.interval.ms", 3000)
+        .names_in_memory()
         .start()?;
     let lab = Lab {
         fs: cluster.driver()?,
@@ -61,6 +72,16 @@ fn start() -> Result<Lab> {
     };
     lab.admin(&["-addPool", "pool"])?;
     Ok(lab)
+}
+
+/// Bytes that a process has locked.
+fn locked_by(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let text = std::fs::read_to_string(&path).map_err(TestkitError::file("reading", &path))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let kib = kib.ok_or_else(|| TestkitError::Expectation(format!("no VmLck in {text}")))?;
+    Ok(kib << 10)
 }
 
 impl Lab {
@@ -102,13 +123,7 @@ impl Lab {
 
     /// Bytes that a node's process has locked.
     fn locked(&mut self, node: usize) -> Result<u64> {
-        let pid = self.cluster.node(node).process()?.pid();
-        let path = format!("/proc/{pid}/status");
-        let text = std::fs::read_to_string(&path).map_err(TestkitError::file("reading", &path))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmLck:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-        let kib = kib.ok_or_else(|| TestkitError::Expectation(format!("no VmLck in {text}")))?;
-        Ok(kib << 10)
+        locked_by(self.cluster.node(node).process()?.pid())
     }
 
     /// Waits until a node has locked so much, and its bean says so.
