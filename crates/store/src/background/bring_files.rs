@@ -16,6 +16,8 @@ use crate::volume::BlockPoolSlice;
 
 /// Bytes copied at a time, at least; a whole number of chunks.
 const PIECE_BYTES: usize = 1 << 20;
+/// Bytes that may wait for the device while no client wants its disk.
+const DIRTY_MAX: u64 = 8 << 20;
 /// On whose behalf it is copied.
 const CLASS: IoClass = IoClass::Balancer;
 /// Longest rest after a piece. A disk that is slow for another reason does not double its time.
@@ -77,8 +79,8 @@ fn cannot_link(error: &io::Error) -> bool {
 /// Copies a pair to the device and compares every chunk with its checksum on the way. Each disk
 /// does its own part, a piece at a time, so that one that hangs is known for it.
 ///
-/// A piece is on its device before the next but one is read. A sync of a whole block would have
-/// readers wait behind all of its bytes.
+/// What was written goes to the device on the way, beside clients after each piece: a sync of a
+/// whole block would have them wait behind all of its bytes.
 pub(crate) async fn copy_verified(
     from: &BlockPoolSlice,
     to: &BlockPoolSlice,
@@ -93,22 +95,25 @@ pub(crate) async fn copy_verified(
     let mut reading = file_pair::on_disk(from, CLASS, IoOp::Read, &read_path, open).await?;
     let checksum = reading.checksum;
     let copy = Arc::new(create(to, scratch, Arc::clone(&reading.meta)).await?);
-    let mut at = 0;
+    let (mut at, mut dirty, mut beside_clients) = (0, 0, false);
     loop {
         let begun = Instant::now();
         let read = move || reading.next().map(|piece| (reading, piece));
         let read = file_pair::on_disk(from, CLASS, IoOp::Read, &read_path, read);
-        let ((rest, piece), ()) = try_join(read, write_back(to, scratch, &copy, at)).await?;
+        let due = dirty >= if beside_clients { 1 } else { DIRTY_MAX };
+        let ((rest, piece), ()) = try_join(read, write_back(to, scratch, &copy, due)).await?;
         if piece.is_empty() {
             break;
         }
         reading = rest;
-        let (offset, file) = (at, Arc::clone(&copy));
-        at += piece.len() as u64;
+        let (offset, bytes) = (at, piece.len() as u64);
+        let file = Arc::clone(&copy);
         let write = move || file.write_all_at(&piece, offset);
         file_pair::on_disk(to, CLASS, IoOp::Write, &write_path, write).await?;
-        let clients_wait = [from, to].into_iter().any(clients_wait);
-        tokio::time::sleep(pace.rest(begun.elapsed(), clients_wait)).await;
+        at += bytes;
+        dirty = if due { bytes } else { dirty + bytes };
+        beside_clients = [from, to].into_iter().any(clients_wait);
+        tokio::time::sleep(pace.rest(begun.elapsed(), beside_clients)).await;
     }
     file_pair::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync()).await?;
     Ok(checksum)
@@ -127,14 +132,14 @@ async fn create(to: &BlockPoolSlice, scratch: &Pair, meta: Arc<[u8]>) -> Result<
     file_pair::on_disk(to, CLASS, IoOp::Write, &scratch.data(), create).await
 }
 
-/// Waits until the device has all that was written, `end` bytes.
+/// Waits until the device has all that was written, if that is `due`.
 async fn write_back(
     to: &BlockPoolSlice,
     scratch: &Pair,
     copy: &Arc<DataFile>,
-    end: u64,
+    due: bool,
 ) -> Result<(), IoError> {
-    if end == 0 {
+    if !due {
         return Ok(());
     }
     let copy = Arc::clone(copy);

@@ -219,10 +219,9 @@ async fn a_writer_that_ends_early_keeps_room_for_what_it_wrote() {
     assert_eq!(node.store.cache_use().used, page);
     assert_eq!(node.put_lazy(2).await, StorageType::RamDisk);
     // A pipeline that goes on takes room as it grows.
-    let reopened = node.store.recover_rbw(&first, 1002, 10, 10).await;
+    let reopened = node.store.recover_rbw(&first, 1002, 0, 10).await;
     let mut writer = reopened.expect("reopens");
-    let more = packet(10, len());
-    writer.write(vec![more]).await.expect("writes");
+    writer.write(vec![packet(0, len())]).await.expect("writes");
     assert_eq!(node.store.cache_use().used, budget(2));
     writer.finalize().await.expect("finalizes");
     assert_eq!(node.storage_of(1), Some(StorageType::RamDisk));
