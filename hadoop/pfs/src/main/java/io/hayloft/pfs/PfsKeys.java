@@ -56,7 +56,7 @@ public final class PfsKeys {
 
   public static final boolean HFLUSH_FORCE_DEFAULT = true;
 
-  /** The layout provider: posix, moosefs, gluster, or a class name. */
+  /** The layout provider: posix, moosefs, gluster, cephfs, lustre, orangefs, or a class name. */
   public static final String LAYOUT = "fs.pfs.layout";
 
   public static final String LAYOUT_DEFAULT = "posix";
@@ -79,7 +79,7 @@ public final class PfsKeys {
 
   public static final String COPIES_LAYOUT_DEFAULT = "hybrid";
 
-  /** Directories for copies, {@code HOST=/DIRECTORY}, each pinned to a server. */
+  /** Directories for copies, {@code HOST=/DIRECTORY}, each kept on a server or in a /RACK. */
   public static final String TARGETS = "fs.pfs.targets";
 
   /** This host, as {@code fs.pfs.targets} calls it; its own name if not set. */

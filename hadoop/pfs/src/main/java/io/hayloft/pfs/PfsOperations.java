@@ -364,9 +364,30 @@ abstract class PfsOperations extends FileSystem {
     Layouts.Key key = layoutKey(path, inode(file), file);
     BlockLocation[] blocks = layouts.locate(key, config.blockSize(), start, length);
     if (copies.enabled()) {
-      Layouts.addHosts(blocks, call("read the copies of", path, copies::hosts));
+      addCopies(path, blocks, key.length(), start, length);
     }
     return blocks;
+  }
+
+  private void addCopies(Path path, BlockLocation[] blocks, long size, long start, long length)
+      throws IOException {
+    List<Layouts.Key> inRacks = new ArrayList<>();
+    List<String> hosts =
+        call(
+            "read the copies of",
+            path,
+            file -> {
+              Copies.Places places = copies.places(file);
+              inRacks.addAll(Layouts.Key.of(places.inRacks()));
+              return places.hosts();
+            });
+    Layouts.addHosts(blocks, hosts);
+    layouts.prefetch(inRacks);
+    for (Layouts.Key copy : inRacks) {
+      if (copy.length() == size) {
+        Layouts.addHosts(blocks, layouts.locate(copy, config.blockSize(), start, length));
+      }
+    }
   }
 
   /** A listing with block locations leaves it out, so that it is looked up. */

@@ -262,16 +262,32 @@ public final class Copies {
     return Target.of(targets, record.first());
   }
 
+  /**
+   * Where a file has complete copies.
+   *
+   * @param hosts servers that have the whole file
+   * @param inRacks copies whose servers are those that the layout tells
+   */
+  public record Places(List<String> hosts, List<Path> inRacks) {}
+
   /** The servers of the file and of its complete copies; none for a file without a seal. */
-  public List<String> hosts(Path file) throws IOException {
+  public Places places(Path file) throws IOException {
+    Places places = new Places(new ArrayList<>(), new ArrayList<>());
     CopyRecord seal = enabled() ? validSeal(file) : null;
     if (seal == null) {
-      return List.of();
+      return places;
     }
-    List<String> hosts = new ArrayList<>();
-    firstTarget(seal).ifPresent(target -> hosts.add(target.host()));
-    targetsOf(seal).forEach(target -> hosts.add(target.host()));
-    return hosts;
+    firstTarget(seal)
+        .filter(target -> !target.isRack())
+        .ifPresent(target -> places.hosts().add(target.host()));
+    for (Target target : targetsOf(seal)) {
+      if (target.isRack()) {
+        places.inRacks().add(copy(target, seal));
+      } else {
+        places.hosts().add(target.host());
+      }
+    }
+    return places;
   }
 
   /** Opens the complete copies to append, and takes the seal away; the first is open already. */

@@ -8,16 +8,21 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A directory for copies that the file system keeps on one server.
+ * A directory for copies that the file system keeps on one server, or on those of one rack.
  *
- * @param host the server, as the scheduler calls it
+ * @param host the server as the scheduler calls it, or a rack, which starts with a slash
  * @param name the directory below the root, as it is written in attributes
  */
 public record Target(String host, String name, Path directory) {
   private static final Pattern PART =
-      Pattern.compile("([A-Za-z0-9._:-]{1,255})=/?([A-Za-z0-9._/-]{1,1024})");
+      Pattern.compile("(/?[A-Za-z0-9._:-][A-Za-z0-9._:/-]{0,254})=/?([A-Za-z0-9._/-]{1,1024})");
 
-  /** Reads {@code HOST=/DIRECTORY,HOST=/DIRECTORY}. */
+  /** Whether the directory is a rack's: the layout of each copy tells its servers. */
+  boolean isRack() {
+    return host.startsWith("/");
+  }
+
+  /** Reads {@code HOST=/DIRECTORY,/RACK=/DIRECTORY}. */
   public static List<Target> parse(String text, Path root) {
     List<Target> targets = new ArrayList<>();
     for (String part : text.split(",")) {
@@ -27,8 +32,8 @@ public record Target(String host, String name, Path directory) {
       Matcher matcher = PART.matcher(part.trim());
       if (!matcher.matches()) {
         throw new IllegalArgumentException(
-            "fs.pfs.targets must be HOST=/DIRECTORY,HOST=/DIRECTORY with plain names; this part"
-                + " is not: "
+            "fs.pfs.targets must be HOST=/DIRECTORY,HOST=/DIRECTORY with plain names, or /RACK for"
+                + " HOST; this part is not: "
                 + part.trim());
       }
       Path directory = root.resolve(matcher.group(2)).normalize();

@@ -29,9 +29,6 @@ public final class GlusterLayout implements LayoutProvider {
   /** Stripes and dispersed volumes cut a file up: every brick has a part of every block. */
   private static final int BRICKS_MAX = 64;
 
-  private static final String FILE_START = "# file: ";
-  private static final String VALUE_START = "pathinfo=\"";
-
   private long limitMs = PfsKeys.LAYOUT_TIMEOUT_DEFAULT_MS;
 
   /** Which name got the last answer: that depends on the user, so the next file has it too. */
@@ -47,17 +44,12 @@ public final class GlusterLayout implements LayoutProvider {
     if (files.isEmpty()) {
       return Map.of();
     }
-    Map<String, Path> byName = new HashMap<>();
-    files.forEach(file -> byName.put(printed(file.toString()), file));
+    Map<String, Path> byName = FileAttributes.byPrinted(files);
     String last = "";
     int first = answered;
     for (int turn = 0; turn < NAMES.length; turn++) {
       int tried = (first + turn) % NAMES.length;
-      List<String> command =
-          new ArrayList<>(
-              List.of("getfattr", "--absolute-names", "-e", "text", "-n", NAMES[tried]));
-      files.forEach(file -> command.add(file.toString()));
-      last = ToolOutput.of(command, limitMs);
+      last = FileAttributes.print(NAMES[tried], files, limitMs);
       Map<Path, FileLayout> found = parse(last, byName);
       if (!found.isEmpty()) {
         answered = tried;
@@ -68,26 +60,17 @@ public final class GlusterLayout implements LayoutProvider {
         "getfattr told no brick of " + files.get(0) + ": " + ToolOutput.shortened(last));
   }
 
-  /** A name as getfattr prints it, on one line. */
-  static String printed(String name) {
-    return name.replace("\\", "\\134").replace("\n", "\\012").replace("\r", "\\015");
-  }
-
   /** What was printed of the files asked for; a file without a brick is left out. */
   static Map<Path, FileLayout> parse(String output, Map<String, Path> asked) {
     Map<Path, FileLayout> found = new HashMap<>();
-    Path file = null;
-    for (String line : output.split("\n")) {
-      if (line.startsWith(FILE_START)) {
-        file = asked.get(line.substring(FILE_START.length()));
-      } else if (file != null && line.contains(VALUE_START)) {
-        List<String> hosts = hosts(line.substring(line.indexOf(VALUE_START)));
-        if (!hosts.isEmpty()) {
-          found.put(file, FileLayout.whole(hosts));
-        }
-        file = null;
-      }
-    }
+    FileAttributes.parse(output, asked, "pathinfo")
+        .forEach(
+            (file, bricks) -> {
+              List<String> hosts = hosts(bricks);
+              if (!hosts.isEmpty()) {
+                found.put(file, FileLayout.whole(hosts));
+              }
+            });
     return found;
   }
 

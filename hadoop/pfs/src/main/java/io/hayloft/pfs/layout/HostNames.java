@@ -21,7 +21,8 @@ final class HostNames {
     table = parse(pairs);
   }
 
-  private static Map<String, String> parse(String pairs) {
+  /** Reads {@code SERVER=HOST,SERVER=HOST}. */
+  static Map<String, String> parse(String pairs) {
     Map<String, String> table = new HashMap<>();
     for (String pair : pairs.split(",")) {
       if (pair.isBlank()) {

@@ -23,6 +23,14 @@ public interface LayoutProvider {
    */
   Map<Path, FileLayout> locate(List<Path> files) throws IOException;
 
+  /**
+   * The same for files whose inodes and lengths are known already. A provider that needs these
+   * overrides it, so that it need not look at the files.
+   */
+  default Map<Path, FileLayout> locateKnown(List<Layouts.Key> files) throws IOException {
+    return locate(files.stream().map(Layouts.Key::file).toList());
+  }
+
   /** How many files one call should ask for. */
   default int filesAtOnce() {
     return 100;

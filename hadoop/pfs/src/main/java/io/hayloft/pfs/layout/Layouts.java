@@ -2,7 +2,9 @@ package io.hayloft.pfs.layout;
 
 import io.hayloft.pfs.io.Recent;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.FileTime;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -43,7 +45,23 @@ public final class Layouts {
   private final AtomicBoolean warned = new AtomicBoolean();
 
   /** A file in the state in which its layout was read. */
-  public record Key(Path file, long inode, long modifiedMs, long length) {}
+  public record Key(Path file, long inode, long modifiedMs, long length) {
+    /** Of files as they are now; one that cannot be looked at is left out. */
+    public static List<Key> of(List<Path> files) {
+      List<Key> keys = new ArrayList<>();
+      for (Path file : files) {
+        try {
+          Map<String, Object> got =
+              Files.readAttributes(file, "unix:ino,size,lastModifiedTime");
+          long modifiedMs = ((FileTime) got.get("lastModifiedTime")).toMillis();
+          keys.add(new Key(file, (Long) got.get("ino"), modifiedMs, (Long) got.get("size")));
+        } catch (IOException e) {
+          LOG.debug("{} cannot be looked at", file, e);
+        }
+      }
+      return keys;
+    }
+  }
 
   /** Servers move chunks while a file stays the same, and a tool may work again. */
   private static final long KEPT_NS = TimeUnit.MINUTES.toNanos(10);
@@ -75,6 +93,15 @@ public final class Layouts {
       case "gluster":
         provider = new GlusterLayout();
         break;
+      case "cephfs":
+        provider = new CephLayout();
+        break;
+      case "lustre":
+        provider = new LustreLayout();
+        break;
+      case "orangefs":
+        provider = new OrangeLayout();
+        break;
       default:
         provider = ofClass(name, conf);
     }
@@ -90,7 +117,8 @@ public final class Layouts {
           .newInstance();
     } catch (ReflectiveOperationException | ClassCastException e) {
       throw new IllegalArgumentException(
-          "fs.pfs.layout must be posix, moosefs, gluster or a class that implements "
+          "fs.pfs.layout must be posix, moosefs, gluster, cephfs, lustre, orangefs or a class that"
+              + " implements "
               + LayoutProvider.class.getName()
               + ", not "
               + name,
@@ -110,7 +138,7 @@ public final class Layouts {
   private void ask(List<Key> keys) {
     Map<Path, FileLayout> answers = new HashMap<>();
     try {
-      answers = provider.locate(keys.stream().map(Key::file).toList());
+      answers = provider.locateKnown(keys);
     } catch (IOException | RuntimeException e) {
       if (warned.compareAndSet(false, true)) {
         LOG.warn(
@@ -154,15 +182,26 @@ public final class Layouts {
 
   /** Adds hosts that have the whole file, such as those of its copies. */
   public static void addHosts(BlockLocation[] blocks, List<String> more) throws IOException {
-    if (more.isEmpty()) {
-      return;
+    for (int at = 0; at < blocks.length && !more.isEmpty(); at++) {
+      addHosts(blocks, at, more);
     }
-    for (int at = 0; at < blocks.length; at++) {
-      Set<String> hosts = new LinkedHashSet<>(List.of(blocks[at].getHosts()));
+  }
+
+  /** Adds the hosts of the same blocks of a copy. */
+  public static void addHosts(BlockLocation[] blocks, BlockLocation[] copy) throws IOException {
+    for (int at = 0; at < blocks.length && at < copy.length; at++) {
+      List<String> hosts = new ArrayList<>(List.of(copy[at].getHosts()));
       hosts.remove(ANY_HOST);
-      hosts.addAll(more);
-      blocks[at] = block(List.copyOf(hosts), blocks[at].getOffset(), blocks[at].getLength());
+      addHosts(blocks, at, hosts);
     }
+  }
+
+  private static void addHosts(BlockLocation[] blocks, int at, List<String> more)
+      throws IOException {
+    Set<String> hosts = new LinkedHashSet<>(List.of(blocks[at].getHosts()));
+    hosts.remove(ANY_HOST);
+    hosts.addAll(more);
+    blocks[at] = block(List.copyOf(hosts), blocks[at].getOffset(), blocks[at].getLength());
   }
 
   private static BlockLocation block(List<String> hosts, long offset, long length) {

@@ -6,6 +6,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
+import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -34,16 +35,21 @@ final class ToolOutput {
     return line.length() > 200 ? line.substring(0, 200) + "..." : line;
   }
 
+  /** What the tool printed to no input; see {@link #of(List, String, long)}. */
+  static String of(List<String> command, long limitMs) throws IOException {
+    return of(command, "", limitMs);
+  }
+
   /**
-   * What the tool printed, errors too. The exit code says little, since one bad file of many makes
+   * What the tool printed to an input, errors too. The exit code says little, since one bad file of many makes
    * it 1; the parser judges what was printed.
    */
-  static String of(List<String> command, long limitMs) throws IOException {
+  static String of(List<String> command, String input, long limitMs) throws IOException {
     Process process = start(command);
     CompletableFuture<byte[]> output = new CompletableFuture<>();
-    Thread reader = new Thread(() -> read(process.getInputStream(), output), "pfs-layout-tool");
-    reader.setDaemon(true);
-    reader.start();
+    inBackground(() -> read(process.getInputStream(), output));
+    // A tool that reads nothing, or prints before it has read all, holds nobody up.
+    inBackground(() -> write(input, process.getOutputStream()));
     try {
       return new String(output.get(limitMs, TimeUnit.MILLISECONDS), StandardCharsets.UTF_8);
     } catch (TimeoutException e) {
@@ -61,12 +67,24 @@ final class ToolOutput {
 
   private static Process start(List<String> command) throws IOException {
     try {
-      Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-      process.getOutputStream().close();
-      return process;
+      return new ProcessBuilder(command).redirectErrorStream(true).start();
     } catch (IOException e) {
       throw new IOException(
           "cannot run " + command.get(0) + ": install it on this host and put it into PATH", e);
+    }
+  }
+
+  private static void inBackground(Runnable work) {
+    Thread thread = new Thread(work, "pfs-layout-tool");
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  private static void write(String input, OutputStream to) {
+    try (to) {
+      to.write(input.getBytes(StandardCharsets.UTF_8));
+    } catch (IOException e) {
+      // The tool has ended; what it printed says why.
     }
   }
 

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
 /** What the mounted file system of scripts/pfs-mounted says of its own files. */
-@EnabledIfEnvironmentVariable(named = "PFS_KIND", matches = "moosefs|gluster")
+@EnabledIfEnvironmentVariable(named = "PFS_KIND", matches = "moosefs|gluster|cephfs")
 class MountedLayoutTest {
   @Test
   void everyBlockHasServers() throws Exception {

@@ -107,7 +107,7 @@ class ProvidersTest {
   void glusterBricksAreRead() {
     Path odd = Path.of("/mnt/two\nlines");
     Map<String, Path> asked = asked("/mnt/file", "/mnt/gone");
-    asked.put(GlusterLayout.printed(odd.toString()), odd);
+    asked.put(FileAttributes.printed(odd.toString()), odd);
     var found = GlusterLayout.parse(GLUSTER, asked);
     assertEquals(
         Map.of(
@@ -140,11 +140,19 @@ class ProvidersTest {
   }
 
   @Test
+  void aToolReadsItsInputHoweverLongAndWhateverItPrints() throws IOException {
+    String input = "line\n".repeat(100_000);
+    assertEquals(input, ToolOutput.of(List.of("cat"), input, 20_000));
+    assertEquals("", ToolOutput.of(List.of("true"), input, 20_000), "it read nothing");
+  }
+
+  @Test
   void aTimeThatEndsEveryToolIsRefused() {
     for (String wrong : List.of("0", "-1s", "400d")) {
       Configuration conf = new Configuration();
       conf.set(PfsKeys.LAYOUT_TIMEOUT, wrong);
-      for (String provider : List.of("moosefs", "gluster")) {
+      for (String provider :
+          List.of("moosefs", "gluster", "cephfs", "lustre", "orangefs")) {
         var e =
             assertThrows(
                 IllegalArgumentException.class,
@@ -160,6 +168,6 @@ class ProvidersTest {
         assertThrows(
             IllegalArgumentException.class,
             () -> Layouts.provider("lustr", new Configuration(), Path.of("/")));
-    assertTrue(e.getMessage().contains("posix, moosefs, gluster"), e.getMessage());
+    assertTrue(e.getMessage().contains("moosefs, gluster, cephfs, lustre, orangefs"), e.getMessage());
   }
 }
