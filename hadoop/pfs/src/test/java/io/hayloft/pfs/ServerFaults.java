@@ -117,7 +117,7 @@ abstract class ServerFaults {
     TestRoot.run(command.toArray(new String[0]));
   }
 
-  private void kill(String host) throws Exception {
+  final void kill(String host) throws Exception {
     signal("-KILL", host);
     await("the end of " + host, () -> processes(host).isEmpty());
   }
@@ -129,7 +129,7 @@ abstract class ServerFaults {
   }
 
   /** Starts a server unless it runs. */
-  private void start(String host) throws Exception {
+  final void start(String host) throws Exception {
     if (!processes(host).isEmpty()) {
       return;
     }
@@ -242,6 +242,8 @@ abstract class ServerFaults {
     conf.set(PfsKeys.TIMEOUT, "2s");
     String[] hosts = java.nio.file.Path.of("/run/netns").toFile().list();
     try (PfsFileSystem hasty = (PfsFileSystem) TestRoot.open(conf)) {
+      // Of a directory that nobody else changes, a mount may know what is not there.
+      Files.writeString(other.resolve("faults/by another"), "here");
       try {
         for (String host : hosts) {
           signal("-STOP", host);

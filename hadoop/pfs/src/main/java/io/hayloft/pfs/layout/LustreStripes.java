@@ -32,7 +32,8 @@ final class LustreStripes {
           "osc\\.(\\S{1,64})-OST([0-9a-f]{4})-osc-([0-9a-f]{1,32})"
               + "\\.(?:ost_)?conn_uuid=(\\S{1,255})");
   private static final Pattern DEVICE = Pattern.compile("(\\S{1,64})-([0-9a-f]{1,32})(?:\\s.*)?");
-  private static final Pattern ADDRESS = Pattern.compile("([0-9.]*\\.[0-9.]*|[0-9a-f:]*:[0-9a-f:]*)@.*");
+  private static final Pattern ADDRESS =
+      Pattern.compile("([0-9.]*\\.[0-9.]*|[0-9a-f:]*:[0-9a-f:]*)@.*");
 
   /** A part of the file with its own stripes; those of a plain file are one for all of it. */
   private static final class Component {

@@ -41,8 +41,8 @@ final class ToolOutput {
   }
 
   /**
-   * What the tool printed to an input, errors too. The exit code says little, since one bad file of many makes
-   * it 1; the parser judges what was printed.
+   * What the tool printed to an input, errors too. The exit code says little, since one bad file
+   * of many makes it 1; the parser judges what was printed.
    */
   static String of(List<String> command, String input, long limitMs) throws IOException {
     Process process = start(command);

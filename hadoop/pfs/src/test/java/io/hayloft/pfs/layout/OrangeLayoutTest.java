@@ -20,7 +20,7 @@ class OrangeLayoutTest {
           "Server 0 - tcp://io4:3337, handle: 8223372036854744180 (721f494c589b8474.bstream)",
           "Server 1 - tcp://10.0.0.7:3334, handle: 5223372036854744174",
           "(487d2531626f846e.bstream)",
-          "Server 2 - ib://io6.lab:3335,tcp://io6.lab:3334, handle: 6223372036854744178 (5.bstream)",
+          "Server 2 - ib://io6.lab:3335,tcp://io6.lab:3334, handle: 622337203 (5.bstream)",
           "");
 
   private static final String BASIC =
