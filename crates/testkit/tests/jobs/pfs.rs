@@ -50,7 +50,7 @@ pub(crate) fn start() -> Result<Mounted> {
 
 /// Runs a case on the mount, or says how to have one.
 pub(crate) fn on(lab: &mut Mounted, case: impl FnOnce(&Lab) -> Result<Outcome>) -> Result<Outcome> {
-    let todo = "run it under scripts/pfs-mounted moosefs, or gluster";
+    let todo = "run it under scripts/pfs-mounted moosefs, gluster or cephfs";
     let skipped = || Ok(Outcome::Skipped(format!("nothing is mounted: {todo}")));
     lab.as_ref().map_or_else(skipped, |(lab, _)| case(lab))
 }

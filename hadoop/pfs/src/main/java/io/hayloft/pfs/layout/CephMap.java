@@ -65,9 +65,14 @@ final class CephMap {
       throw new IOException(
           "ceph told of no pool that a host serves; its user needs `mon 'allow r' mgr 'allow r'`,"
               + " and CEPH_ARGS names it: "
-              + ToolOutput.shortened(output));
+              + ToolOutput.shortened(error(output)));
     }
     return map;
+  }
+
+  /** The first that a question met, which may stand behind long answers. */
+  private static String error(String output) {
+    return output.lines().filter(line -> line.startsWith("Error")).findFirst().orElse(output);
   }
 
   private void readPools(String line) {

@@ -27,7 +27,7 @@ public final class LustreLayout implements LayoutProvider {
   private Set<String> named = Set.of();
 
   /** The servers of OSTs, which change when one takes over for another. */
-  private record Told(Map<Integer, String> servers, long untilNs) {}
+  private record Told(Map<Integer, String> servers, String printed, long untilNs) {}
 
   private Told told;
 
@@ -92,20 +92,28 @@ public final class LustreLayout implements LayoutProvider {
   }
 
   private synchronized Map<Integer, String> servers() throws IOException {
-    long now = System.nanoTime();
-    if (told == null || now - told.untilNs() > 0) {
-      String device = ToolOutput.of(List.of("lfs", "getname", root.toString()), limitMs);
-      String connections =
-          ToolOutput.of(List.of("lctl", "get_param", "osc.*.ost_conn_uuid"), limitMs);
-      Map<Integer, String> servers = LustreStripes.servers(device, connections);
-      long keptNs = servers.isEmpty() ? FAILURE_KEPT_NS : KEPT_NS;
-      told = new Told(servers, System.nanoTime() + keptNs);
+    if (told == null || System.nanoTime() - told.untilNs() > 0) {
+      told = ask();
     }
     if (told.servers().isEmpty() && named.isEmpty()) {
       throw new IOException(
-          "lctl get_param osc.*.ost_conn_uuid told of no server of " + root
-              + ": name them in fs.pfs.hosts, as OST0000=HOST,OST0001=HOST");
+          "lctl told of no server of " + root + " (" + told.printed()
+              + "): let it, or name servers in fs.pfs.hosts, as OST0000=HOST,OST0001=HOST");
     }
     return told.servers();
+  }
+
+  private Told ask() {
+    Map<Integer, String> servers = Map.of();
+    String printed;
+    try {
+      String device = ToolOutput.of(List.of("lfs", "getname", root.toString()), limitMs);
+      printed = ToolOutput.of(List.of("lctl", "get_param", "osc.*.ost_conn_uuid"), limitMs);
+      servers = LustreStripes.servers(device, printed);
+    } catch (IOException e) {
+      printed = e.getMessage();
+    }
+    long keptNs = servers.isEmpty() ? FAILURE_KEPT_NS : KEPT_NS;
+    return new Told(servers, ToolOutput.shortened(printed), System.nanoTime() + keptNs);
   }
 }

@@ -67,7 +67,10 @@ final class ToolOutput {
 
   private static Process start(List<String> command) throws IOException {
     try {
-      return new ProcessBuilder(command).redirectErrorStream(true).start();
+      ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
+      // A tool in Python would put its errors into the middle of lines that it holds back.
+      builder.environment().put("PYTHONUNBUFFERED", "1");
+      return builder.start();
     } catch (IOException e) {
       throw new IOException(
           "cannot run " + command.get(0) + ": install it on this host and put it into PATH", e);

@@ -102,6 +102,14 @@ class CephLayoutTest {
   }
 
   @Test
+  void theErrorIsFoundBehindLongAnswers() {
+    String refused = "Error EACCES: access denied: does your client key have mgr caps?";
+    String answers = POOLS + "\n" + TREE + "\n" + refused + "\n";
+    var e = assertThrows(IOException.class, () -> CephMap.parse(answers));
+    assertTrue(e.getMessage().endsWith(refused), e.getMessage());
+  }
+
+  @Test
   void hugeNumbersAreNotBelieved() throws IOException {
     String pools = POOLS.replace("\"pg_num\":8,\"pg_num_t", "\"pg_num\":999999999,\"pg_num_t");
     assertThrows(IOException.class, () -> CephMap.parse(ANSWERS.replace(POOLS, pools)));
