@@ -242,7 +242,7 @@ abstract class ServerFaults {
     conf.set(PfsKeys.TIMEOUT, "2s");
     String[] hosts = java.nio.file.Path.of("/run/netns").toFile().list();
     try (PfsFileSystem hasty = (PfsFileSystem) TestRoot.open(conf)) {
-      // Of a directory that nobody else changes, a mount may know what is not there.
+      // Of a directory that it alone changes, a mount may know what is not there.
       Files.writeString(other.resolve("faults/by another"), "here");
       try {
         for (String host : hosts) {

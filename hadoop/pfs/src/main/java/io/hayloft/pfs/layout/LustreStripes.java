@@ -40,11 +40,16 @@ final class LustreStripes {
     private long start;
     private long end = Long.MAX_VALUE;
     private long stripe;
+    private long count;
     private boolean used = true;
     private final List<Integer> osts = new ArrayList<>();
 
     boolean hasData() {
       return used && !osts.isEmpty();
+    }
+
+    boolean isComplete() {
+      return stripe > 0 && start <= end && (osts.isEmpty() || osts.size() == count);
     }
   }
 
@@ -82,8 +87,7 @@ final class LustreStripes {
   }
 
   private boolean isComplete() {
-    return !components.isEmpty()
-        && components.stream().allMatch(each -> each.stripe > 0 && each.start <= each.end);
+    return !components.isEmpty() && components.stream().allMatch(Component::isComplete);
   }
 
   private boolean understood(String line) {
@@ -120,13 +124,18 @@ final class LustreStripes {
 
   /** A field without a meaning here is passed over: newer versions have more. */
   private boolean setField(String name, String value) {
-    boolean first = name.equals("lcme_id") || (name.equals("lmm_stripe_count") && last() == null);
-    if (first) {
+    boolean ofPlain = name.equals("lmm_stripe_count") && components.isEmpty();
+    if (name.equals("lcme_id") || ofPlain) {
       components.add(new Component());
-      return components.size() <= COMPONENTS_MAX;
     }
     Component last = last();
     switch (name) {
+      case "lcme_id":
+        return components.size() <= COMPONENTS_MAX;
+      case "lmm_stripe_count":
+        // Of stripes on all servers it is -1 until there are objects.
+        last.count = number(value);
+        return true;
       case "lmm_stripe_size":
         return last != null && (last.stripe = number(value)) > 0;
       case "lcme_extent.e_start":

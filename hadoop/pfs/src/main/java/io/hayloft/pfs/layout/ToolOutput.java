@@ -48,7 +48,7 @@ final class ToolOutput {
     Process process = start(command);
     CompletableFuture<byte[]> output = new CompletableFuture<>();
     inBackground(() -> read(process.getInputStream(), output));
-    // A tool that reads nothing, or prints before it has read all, holds nobody up.
+    // A tool that reads nothing, or prints before it has read all, makes no caller wait.
     inBackground(() -> write(input, process.getOutputStream()));
     try {
       return new String(output.get(limitMs, TimeUnit.MILLISECONDS), StandardCharsets.UTF_8);

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Test;
 class CephLayoutTest {
   private static final long MIB = 1 << 20;
 
-  /** Fields that nobody reads are left out but for one or two of each kind. */
+  /** Fields that are not read are left out but for one or two of each kind. */
   private static final String POOLS =
       "[{\"pool_id\":1,\"pool_name\":\"device_health_metrics\",\"flags_names\":\"hashpspool\","
           + "\"object_hash\":2,\"pg_autoscale_mode\":\"off\",\"pg_num\":1,"

@@ -193,7 +193,7 @@ class LustreLayoutTest {
             Set.of("OST0002"));
     assertEquals(MIB, layout.chunkSize());
     assertEquals(17, layout.servers().size());
-    assertEquals(List.of(), layout.servers().get(1), "nobody tells the server of OST 1");
+    assertEquals(List.of(), layout.servers().get(1), "lctl knows no server of OST 1");
     assertEquals(List.of("fd00::11"), layout.servers().get(5));
     assertEquals(List.of("OST0002"), layout.servers().get(6), "fs.pfs.hosts has its name");
   }
@@ -213,7 +213,9 @@ class LustreLayoutTest {
         new String[][] {
           {"lmm_stripe_size:   2097152", "lmm_stripe_size:   0"},
           {"lmm_stripe_size:   2097152", "lmm_stripe_size:   99999999999999999999"},
-          {"lmm_stripe_size:   2097152", "lmm_stripe_count:  2"},
+          {"lmm_stripe_size:   2097152", "lmm_stripe_gone:  2"},
+          {"lmm_stripe_count:  2", "lmm_stripe_count:  3"},
+          {"lmm_stripe_count:  2", "lmm_stripe_count:  99999999999999999999"},
           {"e_end:   16777216", "e_end:   16777216E"},
           {"e_end:   16777216", "e_end:   4194303"},
           {"e_start: 4194304", "e_start: -1"},
