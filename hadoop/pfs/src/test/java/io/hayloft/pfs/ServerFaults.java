@@ -243,7 +243,7 @@ abstract class ServerFaults {
     String[] hosts = java.nio.file.Path.of("/run/netns").toFile().list();
     try (PfsFileSystem hasty = (PfsFileSystem) TestRoot.open(conf)) {
       // Of a directory that it alone changes, a mount may know what is not there.
-      Files.writeString(other.resolve("faults/by another"), "here");
+      Files.delete(Files.writeString(other.resolve("faults/by another"), "here"));
       try {
         for (String host : hosts) {
           signal("-STOP", host);
