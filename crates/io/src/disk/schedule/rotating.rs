@@ -6,7 +6,8 @@ use std::time::Instant;
 use super::{DEADLINES, Next, Request, Scheduler, Stream};
 use crate::class::IoClass;
 
-/// Requests of the one stream that a rotating disk has at once: the next is there when one ends.
+/// Requests of the one stream that a rotating disk has at once, once its head is there: the next
+/// one waits when one ends.
 pub(super) const STREAM_DEPTH: usize = 2;
 
 /// Streams whose ends are remembered.
@@ -29,6 +30,9 @@ pub(super) struct Current {
     /// Whether a request went on where another one had ended, or was long: such a stream is worth
     /// waiting for.
     continued: bool,
+    /// Whether a request has ended since the disk turned to it. Until then a second one is held
+    /// back: the head has to go there for one of them, and threads may be late with either.
+    arrived: bool,
     in_flight: usize,
     /// Where the last request ended.
     position: u64,
@@ -46,7 +50,8 @@ impl<T> Scheduler<T> {
             if entitled {
                 if let Some(at) = more {
                     let background = current.class.is_background();
-                    if current.in_flight >= STREAM_DEPTH || (background && !self.has_room()) {
+                    let depth = if current.arrived { STREAM_DEPTH } else { 1 };
+                    if current.in_flight >= depth || (background && !self.has_room()) {
                         return Next::Nothing;
                     }
                     return self.serve_stream(now, current.class, at);
@@ -142,6 +147,7 @@ impl<T> Scheduler<T> {
             class,
             had: 0,
             continued: bytes >= LONG || self.lately.contains(&(id, offset)),
+            arrived: false,
             in_flight: 0,
             position: 0,
             idle_since: now,
@@ -153,6 +159,7 @@ impl<T> Scheduler<T> {
         if let Some(before) = self.current.filter(|c| c.id == id && c.class == class) {
             current.in_flight = before.in_flight; // A new quantum of the same stream.
             current.continued = true;
+            current.arrived = before.arrived;
         }
         current.had = current.had.saturating_add(bytes);
         current.position = offset.saturating_add(bytes);
@@ -178,6 +185,7 @@ impl<T> Scheduler<T> {
             && (current.id, current.class) == (stream.id, class)
         {
             current.in_flight = current.in_flight.saturating_sub(1);
+            current.arrived = true;
             current.had = current.had.saturating_add(more);
             current.idle_since = now;
             current.position = current.position.max(stream.offset.saturating_add(bytes));

@@ -430,3 +430,19 @@ fn a_writer_of_long_requests_is_waited_for_at_once_and_wherever_it_ended() {
         "more of 5 may come"
     );
 }
+
+#[test]
+fn the_head_goes_to_a_stream_for_its_first_request_alone() {
+    let mut scheduler = Scheduler::new(policy(Media::Rotating));
+    let now = Instant::now();
+    for piece in 0..3 {
+        let wanted = request(IoClass::ClientRead, 1, piece * MIB, MIB);
+        scheduler.push(now, wanted, piece);
+    }
+    let first = served(&mut scheduler, now).expect("the lowest");
+    assert!(served(&mut scheduler, now).is_none(), "it moves");
+    scheduler.finished(now, &first, MIB);
+    let then = [0; 2].map(|_| served(&mut scheduler, now).map(|ticket| ticket.request.stream));
+    let at = |offset| Some(Some(Stream { id: 1, offset }));
+    assert_eq!(then, [at(MIB), at(2 * MIB)]);
+}

@@ -97,15 +97,19 @@ impl<'a> Sums<'a> {
         sender: &'a BlockSender<'_>,
         offset: u64,
     ) -> Result<(), StoreError> {
-        self.ask(sender, offset);
-        let Some(window) = self.windows.back_mut() else {
-            return Ok(());
-        };
-        if window.end < sender.range.end {
-            // Those of the next windows too, as long as the head is there.
+        let has_sums = sender.range.checksum.sum_size() > 0;
+        if has_sums && offset + (window_data(sender, offset, self.first) as u64) < sender.range.end
+        {
+            // Those of the next windows too, as long as the head is there. This comes before the
+            // first one is asked for, which has to wait for those of other readers: the disk takes
+            // the hints of all of them in its own order.
             sender.reader.read_sums_ahead().await;
         }
-        window.arrive().await.map(drop)
+        self.ask(sender, offset);
+        match self.windows.back_mut() {
+            Some(window) => window.arrive().await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Those of `len` bytes at `offset`, for which [`ask`](Self::ask) was called; offsets do not go
@@ -133,27 +137,36 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// Begins to read checksums from those of the data at `offset` on.
-fn begin<'a>(sender: &'a BlockSender<'_>, offset: u64, first: bool) -> Window<'a> {
+/// Bytes of data from `offset` on whose checksums have so many bytes, at most.
+fn data_of(sender: &BlockSender<'_>, offset: u64, sums: usize) -> usize {
     let checksum = sender.range.checksum;
     let left = usize::try_from(sender.range.end - offset).unwrap_or(usize::MAX);
-    let data = |sums: usize| {
-        let data = sums / checksum.sum_size() * checksum.chunk_size();
-        sender.whole_packets(data).min(left)
-    };
-    let mut len = data(if first && !sender.reader.is_on_rotating_media() {
+    let data = sums / checksum.sum_size() * checksum.chunk_size();
+    sender.whole_packets(data).min(left)
+}
+
+/// Bytes of data from `offset` on whose checksums are read at a time.
+fn window_data(sender: &BlockSender<'_>, offset: u64, first: bool) -> usize {
+    let sums = if first && !sender.reader.is_on_rotating_media() {
         WINDOW_FIRST
     } else if sender.stats.now(Activity::Reader) > FEW {
         WINDOW_OF_MANY
     } else {
         WINDOW
-    });
+    };
+    data_of(sender, offset, sums)
+}
+
+/// Begins to read checksums from those of the data at `offset` on.
+fn begin<'a>(sender: &'a BlockSender<'_>, offset: u64, first: bool) -> Window<'a> {
+    let checksum = sender.range.checksum;
+    let mut len = window_data(sender, offset, first);
     let bytes = checksum.sums_len(len);
     let pooled = (bytes > UNPOOLED)
         .then(|| sender.memory_ahead(bytes))
         .flatten();
     let buf = pooled.unwrap_or_else(|| {
-        len = len.min(data(WINDOW_SHORT_OF_MEMORY));
+        len = len.min(data_of(sender, offset, WINDOW_SHORT_OF_MEMORY));
         AlignedBuf::unpooled(checksum.sums_len(len))
     });
     let chunk = u64::from(checksum.bytes_per_checksum());
