@@ -12,7 +12,7 @@ use super::describe::DiskSpec;
 use super::mapped::{self, Route};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::lab_binary;
-use hayloft_testkit::modelled::{DirectionStats, Params};
+use hayloft_testkit::modelled::{DirectionStats, PARAMS, Params};
 use hayloft_testkit::mounts::run;
 use hayloft_testkit::process::{Process, Spawn};
 use hayloft_testkit::wait;
@@ -158,6 +158,20 @@ impl Mounted {
     pub fn seen(&self) -> Option<DiskCounters> {
         let text = std::fs::read(self.stats.as_ref()?).ok()?;
         serde_json::from_slice(&text).ok()
+    }
+
+    /// Makes a modelled disk as fast or slow as `disk` from its next request on; its size stays.
+    ///
+    /// # Errors
+    /// When it is no modelled disk, or its process is gone.
+    pub fn become_like(&self, disk: &DiskSpec) -> Result<()> {
+        let none = || {
+            let what = format!("{} is no modelled disk: it has no pace", self.dir.display());
+            TestkitError::Expectation(what)
+        };
+        let stats = self.stats.as_ref().ok_or_else(none)?;
+        let path = stats.with_file_name(PARAMS);
+        std::fs::write(&path, params_of(disk)?).map_err(TestkitError::file("writing", path))
     }
 
     /// A modelled disk's account begins anew.

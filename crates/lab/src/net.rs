@@ -221,14 +221,23 @@ fn answer_on_own_link(host: &str) -> Result<()> {
     })
 }
 
-/// Limits what leaves through `port`.
+/// Gives the first link of a host of the testbed `name` another rate, Mbit/s, in both directions.
+///
+/// # Errors
+/// What `tc` said, such as that there is no such host.
+pub fn set_link(name: &str, host: &str, mbit: u32) -> Result<()> {
+    shape(&namespace(name, host), "eth0", mbit)?;
+    shape(&namespace(name, SWITCH), &port(host, 0), mbit)
+}
+
+/// Limits what leaves through `port`, whatever limit it had.
 fn shape(namespace: &str, port: &str, mbit: u32) -> Result<()> {
     // Ten milliseconds of the rate: fine enough beside disks, coarse enough for the timer.
     let burst = (u64::from(mbit) * 125_000 / 100).max(BURST_MIN);
     let (rate, burst) = (format!("{mbit}mbit"), burst.to_string());
     let latency = format!("{QUEUE_MS}ms");
     let arguments = [
-        "-n", namespace, "qdisc", "add", "dev", port, "root", "tbf", "rate", &rate, "burst",
+        "-n", namespace, "qdisc", "replace", "dev", port, "root", "tbf", "rate", &rate, "burst",
         &burst, "latency", &latency,
     ];
     run(Command::new("tc").args(arguments)).map(drop)

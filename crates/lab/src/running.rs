@@ -2,18 +2,23 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::describe::{DataNodeSpec, HostSpec};
 use super::disks::Mounted;
 use super::net;
+use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop_conf::Conf;
 use hayloft_testkit::http;
 use hayloft_testkit::node::{Kind, Node, VirtualSite};
 use hayloft_testkit::process::Process;
 use hayloft_testkit::where_processes_run::within;
+
+/// The longest wait until a server has taken over a property.
+pub(super) const RECONFIGURE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Where the virtual nodes of `node` answer, the links of its host dealt out in turn; none when it
 /// has none. Ports begin at `first`, `step` apart.
@@ -111,6 +116,22 @@ impl RunningNode {
         let mut address: SocketAddr = self.address.parse().map_err(|_| wrong())?;
         address.set_port(node.http_port());
         within(&self.namespace, move || http::jmx(address, query))
+    }
+
+    /// Gives it a property over those of `cluster` while it runs, by `client`; what it says of it.
+    ///
+    /// # Errors
+    /// When an earlier command started it, or it does not end with it in half a minute.
+    pub(super) fn reconfigure(
+        &mut self,
+        client: &Driver,
+        (key, value): (&str, &str),
+    ) -> Result<String> {
+        let unknown = || TestkitError::Talk("another command's node has no configuration".into());
+        let (node, cluster) = self.node.as_mut().ok_or_else(unknown)?;
+        node.conf_mut().set(key, value);
+        node.write_conf(cluster)?;
+        client.reconfigure(&node.ipc(), RECONFIGURE_LIMIT)
     }
 
     /// `Ok` while it runs, or was not started by this command.

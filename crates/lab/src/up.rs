@@ -1,5 +1,6 @@
 //! Starting what was described, and taking it down.
 
+mod reconfigure;
 mod swap;
 
 use std::path::{Path, PathBuf};

@@ -229,12 +229,24 @@ impl Driver {
     /// # Errors
     /// When it does not begin, or does not end within `limit`.
     pub fn reconfigure(&self, ipc: &str, limit: Duration) -> Result<String> {
-        let started = self.dfsadmin(&["-reconfig", "datanode", ipc, "start"])?;
+        self.reconfigure_server(("datanode", ipc), limit)
+    }
+
+    /// As [`reconfigure`](Self::reconfigure), of the NameNode at the RPC address `rpc`.
+    ///
+    /// # Errors
+    /// When it does not begin, or does not end within `limit`.
+    pub fn reconfigure_namenode(&self, rpc: &str, limit: Duration) -> Result<String> {
+        self.reconfigure_server(("namenode", rpc), limit)
+    }
+
+    fn reconfigure_server(&self, (kind, at): (&str, &str), limit: Duration) -> Result<String> {
+        let started = self.dfsadmin(&["-reconfig", kind, at, "start"])?;
         if !started.contains("Started reconfiguration task on node") {
             return Err(TestkitError::Expectation(started));
         }
         wait::until("the end of the reconfiguration", limit, || {
-            let status = self.tool(class::DFSADMIN, &["-reconfig", "datanode", ipc, "status"])?;
+            let status = self.tool(class::DFSADMIN, &["-reconfig", kind, at, "status"])?;
             let said = format!("{}{}", status.out, status.err);
             Ok(if said.contains("finished at") {
                 Seen::Done(said)

@@ -19,9 +19,9 @@ use crate::error::{FINDING, LabError, USAGE};
 /// `hayloft-lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which, or all: pairs, layouts, scaling, dfsio, domains, power, super, tasks, parity,
-    /// degraded, netblock, pfs, durability, native, streams, bare-disk, fscost, virtual-disks,
-    /// hadiofs, snapshots.
+    /// Which, or all: pairs, layouts, scaling, dfsio, domains, power, slow-replica, super, tasks,
+    /// parity, degraded, netblock, pfs, durability, native, streams, bare-disk, fscost,
+    /// virtual-disks, hadiofs, snapshots.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -37,7 +37,7 @@ pub struct ExperimentArgs {
     rounds: Option<u16>,
     /// MiB that each client or stream writes and reads, in `bare-disk` all streams together
     /// [default: 192; of `native`, `streams`, `bare-disk`, `fscost` 4096, `virtual-disks`,
-    /// `hadiofs`, `snapshots` 1024, `pfs` 32]. Of `tasks` at most 1024.
+    /// `hadiofs`, `snapshots` 1024, `pfs` 32, `slow-replica` 96]. Of `tasks` at most 1024.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=65536))]
     mib: Option<u32>,
     /// Largest number of clients and nodes [default: 8, quick 2].
@@ -62,7 +62,8 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(12..=3600))]
     seconds: Option<u64>,
     /// Parts, separated by commas: of `pfs` read-sizes, layouts, memory, loss, jobs; of `super`
-    /// jobs, beside; of `durability` ext4, XFS [default: all].
+    /// jobs, beside; of `slow-replica` link, disks, one-disk; of `durability` ext4, XFS [default:
+    /// all].
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
     part: Vec<String>,
     /// Also add the run to this file of published ones, such as

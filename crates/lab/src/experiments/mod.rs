@@ -22,6 +22,7 @@ mod pfs;
 mod power;
 mod remedies;
 mod replication_counters;
+mod slow_replica;
 mod snapshots;
 mod streams;
 mod super_node;
@@ -37,6 +38,7 @@ pub const EXPERIMENTS: [Experiment; 20] = [
     domains::DOMAINS,
     pairs::PAIRS,
     power::POWER,
+    slow_replica::SLOW_REPLICA,
     super_node::SUPER,
     tasks::TASKS,
     parity::PARITY,

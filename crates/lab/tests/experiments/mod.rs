@@ -28,7 +28,14 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "experiments_failures",
-        &["durability", "power", "parity", "degraded", "snapshots"],
+        &[
+            "durability",
+            "power",
+            "slow-replica",
+            "parity",
+            "degraded",
+            "snapshots",
+        ],
     ),
     ("experiments_jobs", &["super jobs", "super beside", "tasks"]),
     (

@@ -122,6 +122,17 @@ impl Drive {
         state.recorder.stats(&params, self.capacity, now, cpu_s)
     }
 
+    /// How it is now.
+    pub fn params(&self) -> Params {
+        *self.state().model.params()
+    }
+
+    /// From the next request on it takes as long as a drive with `params`. What it cannot read it
+    /// tries for as long as before.
+    pub fn become_like(&self, params: Params) {
+        self.state().model.become_like(params);
+    }
+
     /// Counts a flush.
     pub fn flushed(&self) {
         self.state().recorder.flushed();

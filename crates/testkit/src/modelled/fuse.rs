@@ -1,6 +1,7 @@
 //! The FUSE file system with the one file: `disk`, and beside it `stats.json`.
 //!
-//! Reading `stats.json` gives the statistics so far, writing anything to it begins them anew. A
+//! Reading `stats.json` gives the statistics so far, writing anything to it begins them anew. Writing
+//! other parameters to `params.json` makes it another drive from the next request on. A
 //! disk with a volatile cache has a file `power` too: writing `off SEED` cuts it, `arm SEED` has it
 //! cut in the midst of the next writes, `on` gives it back; reading tells how it stands, as JSON.
 
@@ -18,7 +19,7 @@ use fuser::{
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::drive::{Answer, Drive, REQUEST_MAX};
-use super::model::MediaKind;
+use super::model::{MediaKind, Params};
 use super::volatile::Volatile;
 
 /// Name of the file that is the disk.
@@ -26,12 +27,15 @@ pub const DISK: &str = "disk";
 /// Name of the file with the statistics.
 pub const STATS: &str = "stats.json";
 
+/// Name of the file with the drive's parameters.
+pub const PARAMS: &str = "params.json";
 /// Name of the file by which the power is cut.
 pub const POWER: &str = "power";
 
 const DISK_INODE: INodeNo = INodeNo(2);
 const STATS_INODE: INodeNo = INodeNo(3);
 const POWER_INODE: INodeNo = INodeNo(4);
+const PARAMS_INODE: INodeNo = INodeNo(5);
 const FOREVER: Duration = Duration::from_secs(3600);
 /// Requests in flight on the connection: above the drive's own queue, as a host's queue is.
 const IN_FLIGHT: u16 = 128;
@@ -60,7 +64,7 @@ impl DiskFile {
         let (kind, perm, size) = match inode {
             INodeNo::ROOT => (FileType::Directory, 0o700, 0),
             DISK_INODE => (FileType::RegularFile, 0o600, self.drive.capacity()),
-            STATS_INODE | POWER_INODE => (FileType::RegularFile, 0o600, 0),
+            STATS_INODE | POWER_INODE | PARAMS_INODE => (FileType::RegularFile, 0o600, 0),
             _ => return None,
         };
         Some(FileAttr {
@@ -121,6 +125,16 @@ impl DiskFile {
         true
     }
 
+    /// Takes the times of the drive that was written to `params.json`; false when it makes no sense.
+    fn become_drive(&self, data: &[u8]) -> bool {
+        let said = serde_json::from_slice::<Params>(data);
+        let right = said.ok().filter(|params| params.check().is_ok());
+        right.is_some_and(|params| {
+            self.drive.become_like(params);
+            true
+        })
+    }
+
     /// Keeps the written bytes: zeros as a hole, everything else as it is.
     fn store(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let zeros = data.len() >= HOLE_MIN && is_zero(&data[..HOLE_MIN]) && is_zero(data);
@@ -141,6 +155,9 @@ impl DiskFile {
             *told = match &self.cache {
                 Some(cache) if ino == POWER_INODE => {
                     serde_json::to_vec(&cache.told()).unwrap_or_default()
+                }
+                _ if ino == PARAMS_INODE => {
+                    serde_json::to_vec(&self.drive.params()).unwrap_or_default()
                 }
                 _ => serde_json::to_vec_pretty(&self.drive.stats()).unwrap_or_default(),
             };
@@ -178,6 +195,7 @@ impl Filesystem for DiskFile {
         let inode = match name.to_str() {
             Some(DISK) if parent == INodeNo::ROOT => DISK_INODE,
             Some(STATS) if parent == INodeNo::ROOT => STATS_INODE,
+            Some(PARAMS) if parent == INodeNo::ROOT => PARAMS_INODE,
             Some(POWER) if parent == INodeNo::ROOT && self.cache.is_some() => POWER_INODE,
             _ => return reply.error(Errno::ENOENT),
         };
@@ -238,7 +256,7 @@ impl Filesystem for DiskFile {
         reply: ReplyData,
     ) {
         match ino {
-            STATS_INODE | POWER_INODE => self.tell(ino, (offset, size), reply),
+            STATS_INODE | POWER_INODE | PARAMS_INODE => self.tell(ino, (offset, size), reply),
             DISK_INODE if self.is_off() => reply.error(Errno::EIO),
             DISK_INODE if self.on_disk(offset, size.into()) => {
                 self.drive
@@ -264,6 +282,9 @@ impl Filesystem for DiskFile {
         match ino {
             STATS_INODE => {
                 self.drive.reset();
+                reply.written(u32::try_from(length).unwrap_or(0));
+            }
+            PARAMS_INODE if self.become_drive(data) => {
                 reply.written(u32::try_from(length).unwrap_or(0));
             }
             POWER_INODE if self.supply(data) => {
@@ -343,6 +364,7 @@ impl Filesystem for DiskFile {
             (INodeNo::ROOT, FileType::Directory, ".."),
             (DISK_INODE, FileType::RegularFile, DISK),
             (STATS_INODE, FileType::RegularFile, STATS),
+            (PARAMS_INODE, FileType::RegularFile, PARAMS),
         ];
         for (next, (inode, kind, name)) in (1..).zip(entries) {
             if next > offset && reply.add(inode, next, kind, name) {

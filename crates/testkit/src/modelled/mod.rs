@@ -45,6 +45,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub use carrying_process::carry_if_asked;
+pub use fuse::PARAMS;
 pub use leftovers::sweep;
 pub use model::Params;
 pub use modelling_process::{Carried, HostedDisk, HostedFileSystem, HostedPlace};

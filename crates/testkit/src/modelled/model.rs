@@ -229,6 +229,16 @@ impl Model {
         }
     }
 
+    /// The same disk with other times from now on: its head and its clock stay as they are.
+    pub fn become_like(&mut self, params: Params) {
+        *self = Self {
+            head: self.head,
+            last: self.last,
+            free_at: self.free_at,
+            ..Self::new(params, self.capacity)
+        };
+    }
+
     /// The disk's parameters.
     #[must_use]
     pub fn params(&self) -> &Params {

@@ -237,3 +237,18 @@ fn parameters_are_checked() {
         assert!(bad.check().is_err(), "{bad:?}");
     }
 }
+
+#[test]
+fn a_disk_that_becomes_slower_goes_on_where_it_was() {
+    let mut model = Model::new(round(), 1_000 * MB);
+    let before = model.serve(&read(0, MB, 0));
+    let params = Params {
+        read_bytes_s: round().read_bytes_s / 10,
+        ..round()
+    };
+    model.become_like(params);
+    assert_eq!(model.params(), &params);
+    let next = model.serve(&read(MB, MB, 0));
+    assert!(next.sequential && next.start == before.end);
+    assert_eq!(next.transfer, 10 * before.transfer);
+}
