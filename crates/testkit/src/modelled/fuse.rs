@@ -1,7 +1,7 @@
 //! The FUSE file system with the one file: `disk`, and beside it `stats.json`.
 //!
-//! Reading `stats.json` gives the statistics so far, writing anything to it begins them anew. Writing
-//! other parameters to `params.json` makes it another drive from the next request on. A
+//! Reading `stats.json` gives the statistics so far, writing anything to it begins them anew.
+//! Writing other parameters to `params.json` makes it another drive from the next request on. A
 //! disk with a volatile cache has a file `power` too: writing `off SEED` cuts it, `arm SEED` has it
 //! cut in the midst of the next writes, `on` gives it back; reading tells how it stands, as JSON.
 
@@ -125,7 +125,7 @@ impl DiskFile {
         true
     }
 
-    /// Takes the times of the drive that was written to `params.json`; false when it makes no sense.
+    /// Takes the times of the drive that `data` describes; false when it makes no sense.
     fn become_drive(&self, data: &[u8]) -> bool {
         let said = serde_json::from_slice::<Params>(data);
         let right = said.ok().filter(|params| params.check().is_ok());

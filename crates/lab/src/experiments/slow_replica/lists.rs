@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::hosts::slow_address;
+use super::hosts::{NODES, slow_address};
 use crate::runner::record::PeerFigures;
 use crate::up::Testbed;
 use crate::workload::PHASE_LIMIT;
@@ -23,10 +23,10 @@ pub(super) enum SlowList {
 
 /// Where clients write meanwhile.
 const LOAD: &str = "/load";
-/// Streams that write at a time, bytes of each, and of a block: several times what connections
-/// buffer, so that a slow node is waited for.
-const LOAD_STREAMS: u64 = 4;
-const LOAD_BYTES: u64 = 8 << 20;
+/// Streams that write at a time: the slow node is the last of one of their pipelines, on average.
+const LOAD_STREAMS: usize = NODES;
+/// Bytes of a stream and of its one block: twice what a node takes before it waits for its disk.
+pub(super) const LOAD_BYTES: u64 = 16 << 20;
 /// Between two looks at the list.
 const EVERY: Duration = Duration::from_millis(500);
 

@@ -76,7 +76,7 @@ impl Readers<'_> {
         (testbed, path, round): (&Testbed, &str, usize),
         options: &ExperimentOptions,
     ) -> Result<PeerFigures> {
-        self.call(path, WARM_UP)?;
+        let warm = self.call(path, WARM_UP)?;
         let first_slow = self.first_slow(path)?;
         workload::empty_page_cache()?;
         let reads = match options.first_counts {
@@ -84,18 +84,18 @@ impl Readers<'_> {
             false => READS,
         };
         let watch = Watch::begin(testbed)?;
-        let mut took = Latency::default();
+        let mut read = Value::Null;
         let phase = workload::observe(testbed, ("read", round), &watch, || {
-            let answer = self.call(path, reads)?;
-            took = latency(&answer)?;
+            read = self.call(path, reads)?;
             Ok(vec![Moved {
-                bytes: answer["bytes"].as_u64().unwrap_or(0),
-                nanos: answer["nanos"].as_u64().unwrap_or(u64::MAX),
+                bytes: read["bytes"].as_u64().unwrap_or(0),
+                nanos: read["nanos"].as_u64().unwrap_or(u64::MAX),
             }])
         })?;
         let outcome = workload::outcome(watch, vec![phase]);
         let figures = outcome.phases[0].figures(testbed.described());
-        Ok(figures.and(latencies(&took)).with("first_slow", first_slow))
+        let took = latencies(&latency(&read)?).and(hedged(&warm, &read));
+        Ok(figures.and(took).with("first_slow", first_slow))
     }
 
     fn call(&self, path: &str, reads: u64) -> Result<Value> {
@@ -163,6 +163,21 @@ fn latency(answer: &Value) -> Result<Latency> {
     Ok(took)
 }
 
+/// Reads between two answers of a client for which it asked another node too, and those that the
+/// other one answered first; nothing of a client that does not hedge.
+#[expect(clippy::cast_precision_loss, reason = "at most a few thousand reads")]
+fn hedged(before: &Value, after: &Value) -> PeerFigures {
+    let count = |answer: &Value, name: &str| answer[name].as_u64();
+    let counts = [("hedged", "hedgedOps"), ("hedges_won", "hedgedWins")];
+    counts
+        .iter()
+        .fold(PeerFigures::default(), |all, (name, of)| {
+            let more =
+                count(after, of).map(|now| now.saturating_sub(count(before, of).unwrap_or(0)));
+            all.with_some(name, more.map(|more| more as f64))
+        })
+}
+
 #[expect(
     clippy::cast_precision_loss,
     reason = "at most an hour in microseconds"
@@ -210,6 +225,15 @@ mod tests {
         ];
         assert_eq!(share_first(&answers, "10.77.0.1"), Some(0.25));
         assert_eq!(share_first(&[], "10.77.0.1"), None);
+    }
+
+    #[test]
+    fn hedges_are_counted_between_two_answers() {
+        let of = |ops: u64, wins: u64| json!({"hedgedOps": ops, "hedgedWins": wins});
+        let figures = hedged(&of(5, 1), &of(12, 4));
+        assert_eq!(figures.get("hedged"), Some(7.0));
+        assert_eq!(figures.get("hedges_won"), Some(3.0));
+        assert_eq!(hedged(&json!({}), &json!({})), PeerFigures::default());
     }
 
     #[test]

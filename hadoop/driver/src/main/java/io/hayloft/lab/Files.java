@@ -72,14 +72,19 @@ final class Files {
       ReadStatistics read = ((HdfsDataInputStream) in).getReadStatistics();
       answer.put("shortCircuit", read.getTotalShortCircuitBytesRead());
       answer.put("zeroCopy", read.getTotalZeroCopyBytesRead());
-      if (request.path("conf").has("dfs.client.hedged.read.threadpool.size")) {
-        countHedged(fs, answer);
-      }
+      countHedged(fs, request, answer);
     }
   }
 
-  /** The client has no public way to its counters. */
-  private static void countHedged(DistributedFileSystem fs, ObjectNode answer) throws IOException {
+  /**
+   * Where reads are hedged, hedgedOps and hedgedWins since this JVM began. The client has no public
+   * way to its counters.
+   */
+  static void countHedged(DistributedFileSystem fs, ObjectNode request, ObjectNode answer)
+      throws IOException {
+    if (!request.path("conf").has("dfs.client.hedged.read.threadpool.size")) {
+      return;
+    }
     try {
       Method method = DFSClient.class.getDeclaredMethod("getHedgedReadMetrics");
       method.setAccessible(true);

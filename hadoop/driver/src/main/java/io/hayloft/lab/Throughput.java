@@ -229,7 +229,8 @@ final class Throughput {
    * Reads at random multiples of {@code bytes}, one after the other in each stream. Arguments:
    * path, streams, files (of each, {@code c<stream>/s<i>}; without it one, {@code s<stream>}), ops
    * (of each), bytes (a divisor of a MiB). The files are open before the time begins. Results:
-   * bytes, nanos, micros (of each read), equal, and those of {@link #count}.
+   * bytes, nanos, micros (of each read), equal, and those of {@link #count} and of {@link
+   * Files#countHedged}.
    */
   private void preads(ObjectNode request, ObjectNode answer) throws Exception {
     int bytes = (int) Request.number(request, "bytes", 64 << 10);
@@ -274,6 +275,9 @@ final class Throughput {
           count(in, answer);
           in.close();
         }
+      }
+      if (fs instanceof DistributedFileSystem hdfs) {
+        Files.countHedged(hdfs, request, answer);
       }
     }
   }
