@@ -87,7 +87,7 @@ fn about(options: &ExperimentOptions) -> String {
 }
 
 /// Who takes turns, with what a testbed calls its kind. Stock nodes are left out of a look: they
-/// name nobody in the time that it has.
+/// name none in the time that it has.
 fn peers(options: &ExperimentOptions) -> Vec<(&'static str, &'static str)> {
     let stock = [(Stock::Sync.name(), Stock::Sync.kind())];
     let stock = stock.into_iter().filter(|_| !options.first_counts);
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn the_bar_is_held_against_the_healthy_cluster() {
         let good = page(104.0);
-        let row = "| slow link, avoidance on | Hayloft | 20.0 | 104.0 | 130 % | 0 % | 4.5 | 0 |";
+        let row = "| slow link, avoidance on | Hayloft | 20.0 | 104 | 130 % | 0 % | 4.5 | 0 |";
         assert!(good.contains(row), "{good}");
         let met = "p99 with slow link, avoidance on, over Hayloft, to a healthy cluster's: 1.30 \
                    (asked: at most 1.30): met";
