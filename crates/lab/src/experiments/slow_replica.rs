@@ -3,10 +3,11 @@
 //! then?
 //!
 //! [`hosts`] describes the cluster, [`reads`] reads and counts, [`lists`] asks whom the NameNode
-//! calls slow, [`turn`] makes things slow and measures before and after.
+//! calls slow while [`load`] has nodes know each other, [`turn`] makes things slow and measures before and after.
 
 mod hosts;
 mod lists;
+mod load;
 mod reads;
 mod turn;
 
@@ -66,8 +67,8 @@ fn about(options: &ExperimentOptions) -> String {
          {READERS} files of {} MiB in blocks of 1 MiB, three replicas. {READERS} readers read {} \
          KiB at random places, each of its file, with dropped caches and without read-ahead. \
          What becomes slow while the cluster runs is {SLOWER} times slower from then on: a link's \
-         rate, or rates, seeks and turns of disks. Then {NODES} streams write blocks \
-         of {} MiB, again and again, until the NameNode lists it. Avoidance is `dfs.namenode.avoid.read.slow.datanode`, switched while the NameNode \
+         rate, or rates, seeks and turns of disks. Then clients write until \
+         the NameNode lists it: every other node sends blocks of {} MiB to each node in turn. Avoidance is `dfs.namenode.avoid.read.slow.datanode`, switched while the NameNode \
          runs. Nodes name slow peers from ten known ones on, as Hadoop does by default, but from \
          {} packets on instead of 1000. They search each {} s, and the NameNode asks each second: \
          by default both wait for half an hour. A node names slow disks where it has {SLOW_DISKS}. \
@@ -78,7 +79,7 @@ fn about(options: &ExperimentOptions) -> String {
         hosts::CLIENT_MBIT,
         reads::file_mib(options),
         READ_BYTES >> 10,
-        lists::LOAD_BYTES >> 20,
+        load::BLOCK >> 20,
         hosts::SAMPLES,
         hosts::SEARCH_S,
         Stock::EXPLAINED,

@@ -19,8 +19,9 @@ pub(super) const LINK_LEAST: u32 = SLOWER;
 pub(super) const CLIENTS: [&str; 2] = ["c0", "c1"];
 /// Rate of their links, Mbit/s: never the limit.
 pub(super) const CLIENT_MBIT: u32 = 1000;
-/// Packets that a peer must have taken before it is judged: fewer than a block of the files has.
-pub(super) const SAMPLES: u32 = 10;
+/// Packets that a peer must have taken before it is judged: more than what it takes of the small
+/// blocks of files, which say little, and fewer than a block of the load has.
+pub(super) const SAMPLES: u32 = 100;
 /// Seconds between two searches for what is slow.
 pub(super) const SEARCH_S: u32 = 3;
 /// Whether readers are sent away from slow nodes.

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::hosts::{NODES, slow_address};
+use super::hosts::slow_address;
+use super::load;
 use crate::runner::record::PeerFigures;
 use crate::up::Testbed;
-use crate::workload::PHASE_LIMIT;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 
@@ -20,15 +20,6 @@ pub(super) enum SlowList {
     /// Disks that their nodes call slow.
     Disks,
 }
-
-/// Where clients write meanwhile.
-const LOAD: &str = "/load";
-/// Streams that write at a time: the slow node is the last of one of their pipelines, on average.
-const LOAD_STREAMS: usize = NODES;
-/// Bytes of a stream and of its one block: twice what a node takes before it waits for its disk.
-pub(super) const LOAD_BYTES: u64 = 16 << 20;
-/// Between two looks at the list.
-const EVERY: Duration = Duration::from_millis(500);
 
 impl SlowList {
     /// The attribute of the NameNode's bean, and what names an entry.
@@ -90,40 +81,27 @@ impl Listed {
 }
 
 /// Has `client` write until the slow node is listed, at most until `limit` after it became slow at
-/// `since`. What it wrote is gone then.
+/// `since`.
 ///
 /// # Errors
 /// When a client or the NameNode fails.
 pub(super) fn until_listed(
-    (testbed, client): (&Testbed, &Driver),
+    on: (&Testbed, &Driver),
     list: SlowList,
     (since, limit): (Instant, Duration),
 ) -> Result<Listed> {
     let mut listed = Listed::default();
-    while listed.after_s.is_none() && since.elapsed() < limit {
-        let request = json!({
-            "path": LOAD, "streams": LOAD_STREAMS, "bytes": LOAD_BYTES, "blockSize": LOAD_BYTES,
-            "replication": 3,
-        });
-        let writing = client.begin("writeStreams", request)?;
-        let began = Instant::now();
-        while writing.wait_briefly(EVERY)?.is_none() {
-            listed.note(&list.ask(testbed)?, since.elapsed());
-            if began.elapsed() > PHASE_LIMIT {
-                return Err(TestkitError::Timeout {
-                    what: "clients to write beside something slow".into(),
-                    waited: PHASE_LIMIT,
-                    last: format!("{listed:?}"),
-                });
-            }
-        }
-        client.fs(&["-rm", "-r", "-skipTrash", LOAD])?;
-    }
+    load::until(on, since + limit, &mut || {
+        listed.note(&list.ask(on.0)?, since.elapsed());
+        Ok(listed.after_s.is_some())
+    })?;
     Ok(listed)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -44,7 +44,7 @@ const SINCE_EXCLUDED: &str = "/since-excluded";
 /// The longest wait for the NameNode's list: longer than a stock node's first window. In a look: as
 /// Hayloft nodes need.
 const LISTED_LIMIT: Duration = Duration::from_secs(420);
-const LISTED_LIMIT_OF_A_LOOK: Duration = Duration::from_secs(60);
+const LISTED_LIMIT_OF_A_LOOK: Duration = Duration::from_secs(120);
 /// Until a search, a heartbeat and the NameNode's look are over.
 const TOLD: Duration = Duration::from_secs(SEARCH_S as u64 + 3);
 
