@@ -2,8 +2,9 @@
 //! a node. Does the NameNode hear of it, does it send readers elsewhere, and what do they wait for
 //! then?
 //!
-//! [`hosts`] describes the cluster, [`reads`] reads and counts, [`lists`] asks whom the NameNode
-//! calls slow while [`load`] has nodes know each other, [`turn`] makes things slow and measures before and after.
+//! [`hosts`] describes the cluster, [`reads`] reads and counts. [`lists`] asks whom the NameNode
+//! calls slow, while [`load`] has nodes know each other. [`turn`] makes something slow, and
+//! measures before and after.
 
 mod hosts;
 mod lists;
@@ -67,11 +68,12 @@ fn about(options: &ExperimentOptions) -> String {
          {READERS} files of {} MiB in blocks of 1 MiB, three replicas. {READERS} readers read {} \
          KiB at random places, each of its file, with dropped caches and without read-ahead. \
          What becomes slow while the cluster runs is {SLOWER} times slower from then on: a link's \
-         rate, or rates, seeks and turns of disks. Then clients write until \
-         the NameNode lists it: every other node sends blocks of {} MiB to each node in turn. Avoidance is `dfs.namenode.avoid.read.slow.datanode`, switched while the NameNode \
-         runs. Nodes name slow peers from ten known ones on, as Hadoop does by default, but from \
-         {} packets on instead of 1000. They search each {} s, and the NameNode asks each second: \
-         by default both wait for half an hour. A node names slow disks where it has {SLOW_DISKS}. \
+         rate, or rates, seeks and turns of disks. Then every other node sends blocks of {} \
+         MiB to each node in turn, until the NameNode lists the slow one. Avoidance is \
+         `dfs.namenode.avoid.read.slow.datanode`, switched while the NameNode runs. Nodes name slow \
+         peers from ten known ones on, as Hadoop does by default, but from {} packets on instead of \
+         1000. They search each {} s, and the NameNode asks each second: by default both wait for \
+         half an hour. A node names slow disks where it has {SLOW_DISKS}. \
          {} A stock node averages its peers over windows of five minutes, which nothing sets: \
          before the first one ends it names none. {}",
         options.disk_mbs.0,
