@@ -68,12 +68,12 @@ fn about(options: &ExperimentOptions) -> String {
          {READERS} files of {} MiB in blocks of 1 MiB, three replicas. {READERS} readers read {} \
          KiB at random places, each of its file, with dropped caches and without read-ahead. \
          What becomes slow while the cluster runs is {SLOWER} times slower from then on: a link's \
-         rate, or rates, seeks and turns of disks. Then every other node sends blocks of {} \
-         MiB to each node in turn, until the NameNode lists the slow one. Avoidance is \
-         `dfs.namenode.avoid.read.slow.datanode`, switched while the NameNode runs. Nodes name slow \
-         peers from ten known ones on, as Hadoop does by default, but from {} packets on instead of \
-         1000. They search each {} s, and the NameNode asks each second: by default both wait for \
-         half an hour. A node names slow disks where it has {SLOW_DISKS}. \
+         rate, or rates, seeks and turns of disks. Then {} nodes send blocks of {} MiB to \
+         each other node in turn, until the NameNode lists the slow one. Avoidance is \
+         `dfs.namenode.avoid.read.slow.datanode`, switched while the NameNode runs. Nodes name \
+         slow peers from ten known ones on, as Hadoop does by default, but from {} packets on \
+         instead of 1000. They search each {} s, and the NameNode asks each second: by default \
+         both wait for half an hour. A node names slow disks where it has {SLOW_DISKS}. \
          {} A stock node averages its peers over windows of five minutes, which nothing sets: \
          before the first one ends it names none. {}",
         options.disk_mbs.0,
@@ -81,6 +81,7 @@ fn about(options: &ExperimentOptions) -> String {
         hosts::CLIENT_MBIT,
         reads::file_mib(options),
         READ_BYTES >> 10,
+        load::SENDERS,
         load::BLOCK >> 20,
         hosts::SAMPLES,
         hosts::SEARCH_S,
