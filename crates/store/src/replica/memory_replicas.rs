@@ -229,7 +229,7 @@ impl MemoryReplicas {
         }
     }
 
-    /// Nobody writes a replica of so many bytes any more: it keeps room for these.
+    /// The writer of a replica of so many bytes has ended: the replica keeps room for these.
     pub fn shrink_room(&self, id: i64, bytes: u64) {
         let mut replicas = self.lock();
         let room = replicas.by_id.get_mut(&id).and_then(|e| e.room.as_mut());

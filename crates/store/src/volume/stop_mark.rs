@@ -31,8 +31,8 @@ const WRITTEN_BACK_MS: u64 = 30 * 60 * 1000;
 pub struct Doubt {
     /// What was written before is durable.
     pub since_ms: u64,
-    /// Our last stop was clean, and another node has used the volume since. Nobody knows how that
-    /// stopped.
+    /// Our last stop was clean, and another node has used the volume since. How that one stopped
+    /// is not known.
     pub of_other_node: bool,
 }
 

@@ -1,6 +1,7 @@
 //! Short-circuit reads by stock clients with libhadoop, and what ends them. [`local_client`]: one
 //! that attacks; [`killed`]: those that are killed; [`zero_copy`]: those that map; [`in_memory`]:
-//! replicas on a RAM_DISK; [`without_files`]: those that the node alone reads. Skipped where `scripts/fetch-libhadoop` has not made a libhadoop.
+//! replicas on a RAM_DISK; [`without_files`]: those that the node alone reads.
+//! Skipped where `scripts/fetch-libhadoop` has not made a libhadoop.
 //!
 //! Apache's node as the node under test needs that library too: `HAYLOFT_LAB_PEER=apache` and
 //! `JAVA_TOOL_OPTIONS=-Djava.library.path=.../target/libhadoop`.
