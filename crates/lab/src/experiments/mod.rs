@@ -33,7 +33,7 @@ mod virtual_disks;
 use crate::runner::Experiment;
 
 /// All of them, those first that help an operator most.
-pub const EXPERIMENTS: [Experiment; 20] = [
+pub const EXPERIMENTS: [Experiment; 21] = [
     durability::DURABILITY,
     domains::DOMAINS,
     pairs::PAIRS,
