@@ -66,6 +66,7 @@ const PEERS: [(&str, HostedFileSystem); 3] = [
 ];
 /// Streams at once.
 const COUNTS: [usize; 3] = [1, 4, 16];
+const STREAMS_MAX: u32 = 16;
 /// Bar: of the disk's own stream.
 const OF_DEVICE: f64 = 0.98;
 
@@ -97,7 +98,10 @@ fn carry_out(run: &mut Run<'_>, part: &str) -> Result<()> {
     let peers = PEERS.map(|(name, _)| (first.as_str(), name));
     run.rounds(part, &peers, &mut |turn, at| {
         let (name, on) = PEERS[at];
-        let disk = WatchedDisk::mount(&turn.dir, on, u64::from(turn.mib()) << 20)?;
+        // A node keeps the room of a block for each that is being written.
+        let blocks = STREAMS_MAX * turn.options.block_mib;
+        let room = u64::from(turn.mib() + blocks) << 20;
+        let disk = WatchedDisk::mount(&turn.dir, on, room)?;
         if name == DEVICE {
             let stream = BareStream(disk.device().to_owned());
             return rows(turn, &disk, (&stream, &[]), &COUNTS[..1]);
