@@ -190,14 +190,19 @@ impl Lab {
         self.cluster.conclude(failed);
     }
 
-    /// Starts the node anew and lets it become idle; then what it has, and what it calls.
-    fn cost(&mut self, name: &str, change: impl FnOnce(&mut Self)) -> Result<Cost> {
+    /// Starts the node anew; its process.
+    fn restart(&mut self, change: impl FnOnce(&mut Self)) -> Result<u32> {
         self.cluster.node(0).stop()?;
         change(self);
         self.cluster.start_node(0)?;
         self.cluster.wait_all_live()?;
+        Ok(self.cluster.node(0).process()?.pid())
+    }
+
+    /// Starts the node anew and lets it become idle; then what it has, and what it calls.
+    fn cost(&mut self, name: &str, change: impl FnOnce(&mut Self)) -> Result<Cost> {
+        let pid = self.restart(change)?;
         self.work(&format!("/{name}/first"))?;
-        let pid = self.cluster.node(0).process()?.pid();
         let has = idle(pid)?;
         let tracing = Traced::begin(pid)?;
         thread::sleep(if tracing.is_some() {
@@ -230,7 +235,7 @@ impl Lab {
                 .conf_mut()
                 .set("dfs.disk.balancer.enabled", true);
         })?;
-        let on = self.cost("on", |lab| {
+        let on = self.restart(|lab| {
             let socket = lab.base.path().join("dn").display().to_string();
             let memory = lab.base.path().join("memory");
             let node = lab.cluster.node(0);
@@ -243,7 +248,8 @@ impl Lab {
         expect_eq("threads", &plain.has.threads, &off.has.threads)?;
         expect_eq("descriptors", &plain.has.descriptors, &off.has.descriptors)?;
         expect_eq("mapped files", &plain.has.mapped, &off.has.mapped)?;
-        let sockets = [&off, &plain, &on].map(|cost| cost.has.sockets);
+        let on = Has::of(on)?;
+        let sockets = [&off.has, &plain.has, &on].map(|has| has.sockets);
         expect_eq("domain sockets", sockets, [0, 0, 1])?;
         let (Some(busy), Some(idle)) = (plain.busy, plain.idle) else {
             return Ok(Outcome::Skipped(
