@@ -29,9 +29,10 @@ async fn ten_thousand_orders_leave_nothing_behind() {
         node.uncache(&some[..250]);
         assert!(locked() <= budget && node.store.cache_use().used <= budget);
     }
-    // A NameNode says again what it wants, and waits longer for it than a pass over all takes.
+    // A NameNode says again what it wants. Replicas that cannot be cached have room until that is
+    // found out, so here they are not among it.
     for again in 0.. {
-        node.cache(&ids);
+        node.cache(&ids[10..]);
         tokio::time::sleep(Duration::from_millis(250)).await;
         assert!(locked() <= budget);
         let cached = node.cached().len() as u64;
