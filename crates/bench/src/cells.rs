@@ -99,7 +99,7 @@ impl<'a> Cells<'a> {
 }
 
 /// Figures in which a peer can be better or worse than the stock DataNode.
-pub(super) const JUDGED: [Figure; 9] = [
+pub(super) const JUDGED: [Figure; 16] = [
     Figure::Rate,
     Figure::SettledRate,
     Figure::Ops,
@@ -109,6 +109,13 @@ pub(super) const JUDGED: [Figure; 9] = [
     Figure::NodeCpu,
     Figure::MachineCpu,
     Figure::MemoryPeak,
+    Figure::Balanced,
+    Figure::Listening,
+    Figure::Reported,
+    Figure::ReportSent,
+    Figure::StartCpu,
+    Figure::MemoryAfter,
+    Figure::Deleted,
 ];
 
 /// How far a peer is ahead of the better of the stock settings: above 1 it is better.

@@ -331,6 +331,24 @@ mod tests {
     }
 
     #[test]
+    fn slow_starts_and_deletes_are_losses_too() {
+        let none = Client::None;
+        let record = record(&[
+            ("start-list-warm", none, "stock", &[(Figure::Reported, 3.0)]),
+            ("start-list-warm", none, "direct", &[(Figure::Reported, 15.0)]),
+            ("delete-warm", none, "stock", &[(Figure::Deleted, 64.0)]),
+            ("delete-warm", none, "direct", &[(Figure::Deleted, 128.0)]),
+        ]);
+        let page = page(&record);
+        for loss in [
+            "start-list-warm (-), direct: all blocks reported, s, 5.00 of stock's",
+            "delete-warm (-), direct: all blocks deleted, s, 2.00 of stock's",
+        ] {
+            assert!(page.contains(loss), "{page}");
+        }
+    }
+
+    #[test]
     fn processor_time_of_little_data_is_a_dash_and_marks_stand_at_values() {
         let value = [(Figure::Rate, 100.0), (Figure::NodeCpu, 1.0)];
         let mut record = record(&[("cold-1", Client::Java, "stock", &value)]);
