@@ -152,11 +152,13 @@ impl PeerClock {
     /// A run of `packets` with so many bytes is to be sent.
     pub fn handed(&mut self, packets: u64, bytes: u64, now: Instant) {
         self.open_bytes = self.open_bytes.saturating_add(bytes);
-        match self.open.back_mut() {
-            Some(last) if self.open.len() >= RUNS => {
-                *last = (last.0.saturating_add(packets), last.1.saturating_add(bytes));
+        let is_full = self.open.len() >= RUNS;
+        match self.open.back_mut().filter(|_| is_full) {
+            Some(last) => {
+                last.0 = last.0.saturating_add(packets);
+                last.1 = last.1.saturating_add(bytes);
             }
-            _ => self.open.push_back((packets, bytes)),
+            None => self.open.push_back((packets, bytes)),
         }
         if self.open_bytes >= BEHIND {
             self.behind_since.get_or_insert(now);
