@@ -335,7 +335,12 @@ mod tests {
         let none = Client::None;
         let record = record(&[
             ("start-list-warm", none, "stock", &[(Figure::Reported, 3.0)]),
-            ("start-list-warm", none, "direct", &[(Figure::Reported, 15.0)]),
+            (
+                "start-list-warm",
+                none,
+                "direct",
+                &[(Figure::Reported, 15.0)],
+            ),
             ("delete-warm", none, "stock", &[(Figure::Deleted, 64.0)]),
             ("delete-warm", none, "direct", &[(Figure::Deleted, 128.0)]),
         ]);
