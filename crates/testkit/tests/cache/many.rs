@@ -76,7 +76,8 @@ impl Lab {
             let watching = scope.spawn(|| watch.run());
             let done = self.come_and_go();
             ended.store(true, Ordering::Release);
-            done.and(watching.join().unwrap_or_else(|_| Ok(())))
+            let panicked = |_| TestkitError::Talk("the watch of locked memory panicked".into());
+            done.and(watching.join().map_err(panicked)?)
         });
         watched?;
         let most = most.into_inner();

@@ -59,8 +59,8 @@ impl ClientProcess {
         let mut child = started.map_err(TestkitError::file("starting", &program))?;
         let says = child.stdout.take();
         let process = Self(child);
-        let said = says.and_then(|out| out.bytes().next());
-        expect(matches!(said, Some(Ok(_))), || {
+        let said = says.map(|mut out| out.read_exact(&mut [0]));
+        expect(matches!(said, Some(Ok(()))), || {
             format!("a client {stage:?} ended: {said:?}")
         })?;
         Ok(process)
