@@ -7,9 +7,8 @@
 //! - `rolling`: averages over the last three hours, in five-minute windows
 //!
 //! Peers are judged by how long they make this node wait when it passes packets on as the last but
-//! one of a pipeline. It waits where a peer does not take them, as the stock DataNode counts it,
-//! and where one is far behind with acknowledgements. Disks are judged by how long their operations
-//! take. Facts from the stock DataNode's metrics classes.
+//! one of a pipeline. Disks are judged by how long their operations take. Facts from the stock
+//! DataNode's metrics classes.
 
 mod detector;
 mod disks;

@@ -1,6 +1,6 @@
 //! How long other nodes make this one wait when it passes packets on to them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -109,29 +109,13 @@ impl PeerTimes {
     }
 }
 
-/// Bytes without an acknowledgement from which on a peer is waited for. A stock client has up to
-/// 5 MiB under way, and sends no more before it hears of them. So a peer that is slow to write
-/// never fills its connection, and only its acknowledgements show it.
-const BEHIND: u64 = 2 << 20;
-
-/// Runs whose acknowledgements are told apart; those after them count as one.
-const RUNS: usize = 1024;
-
 /// Measures one connection with the last node of a pipeline.
 #[derive(Debug)]
 pub struct PeerClock {
     times: PeerTimes,
     peer: Arc<str>,
-    /// Waiting before this was counted.
-    counted_until: Instant,
-    /// Waiting that the next packets sent are charged with.
-    waited: Duration,
-    /// Packets and bytes of each run that is not acknowledged, oldest first.
-    open: VecDeque<(u64, u64)>,
-    /// Bytes of all of them.
-    open_bytes: u64,
-    /// Since when they have been too many.
-    behind_since: Option<Instant>,
+    /// Everything handed over before this has been sent.
+    idle_since: Instant,
 }
 
 impl PeerClock {
@@ -141,65 +125,16 @@ impl PeerClock {
         Self {
             times,
             peer: peer.into(),
-            counted_until: now,
-            waited: Duration::ZERO,
-            open: VecDeque::new(),
-            open_bytes: 0,
-            behind_since: None,
-        }
-    }
-
-    /// A run of `packets` with so many bytes is to be sent.
-    pub fn handed(&mut self, packets: u64, bytes: u64, now: Instant) {
-        self.open_bytes = self.open_bytes.saturating_add(bytes);
-        let is_full = self.open.len() >= RUNS;
-        match self.open.back_mut().filter(|_| is_full) {
-            Some(last) => {
-                last.0 = last.0.saturating_add(packets);
-                last.1 = last.1.saturating_add(bytes);
-            }
-            None => self.open.push_back((packets, bytes)),
-        }
-        if self.open_bytes >= BEHIND {
-            self.behind_since.get_or_insert(now);
+            idle_since: now,
         }
     }
 
     /// `packets` that were handed over at `handed` are sent. Time in which earlier ones were in the
     /// way is theirs.
     pub fn sent(&mut self, packets: u64, handed: Instant, now: Instant) {
-        self.wait(handed, now);
-        let waited = std::mem::take(&mut self.waited);
-        self.times.add(&self.peer, now, packets, waited);
-    }
-
-    /// The peer has acknowledged the next packet.
-    pub fn acknowledged(&mut self, now: Instant) {
-        if let Some(since) = self.behind_since {
-            self.wait(since, now);
-        }
-        let Some((packets, bytes)) = self.open.front_mut() else {
-            return;
-        };
-        *packets = packets.saturating_sub(1);
-        if *packets == 0 {
-            self.open_bytes = self.open_bytes.saturating_sub(*bytes);
-            self.open.pop_front();
-        }
-        if self.open_bytes < BEHIND {
-            self.behind_since = None;
-            // No packet may come after these.
-            let waited = std::mem::take(&mut self.waited);
-            if !waited.is_zero() {
-                self.times.add(&self.peer, now, 0, waited);
-            }
-        }
-    }
-
-    /// Counts the time from `since` to `now`, as far as it is not counted yet.
-    fn wait(&mut self, since: Instant, now: Instant) {
-        self.waited += now.saturating_duration_since(since.max(self.counted_until));
-        self.counted_until = now;
+        let took = now.saturating_duration_since(handed.max(self.idle_since));
+        self.idle_since = now;
+        self.times.add(&self.peer, now, packets, took);
     }
 }
 
@@ -267,71 +202,6 @@ mod tests {
             .get_mut("x")
             .and_then(|r| r.average(start + 106 * MS));
         assert_eq!(average, Some((4, 9.0)));
-    }
-
-    /// A clock, and what it has counted: packets and their mean in milliseconds.
-    fn clock() -> (PeerClock, impl Fn(Instant) -> Option<(u64, f64)>, Instant) {
-        let (times, start) = (PeerTimes::default(), Instant::now());
-        let clock = PeerClock::new(times.clone(), "x", start);
-        let average = move |now| times.peers().known.get_mut("x")?.average(now);
-        (clock, average, start)
-    }
-
-    #[test]
-    fn a_peer_that_is_behind_with_acknowledgements_is_waited_for() {
-        let (mut clock, average, start) = clock();
-        // A client sends its whole window at once, which the connection takes.
-        for _ in 0..80 {
-            clock.handed(1, 64 << 10, start);
-            clock.sent(1, start, start);
-        }
-        // The peer writes a packet in 30 ms.
-        for packet in 1..=80 {
-            clock.acknowledged(start + 30 * MS * packet);
-        }
-        // Below 2 MiB it is not waited for: 49 packets from then on.
-        let end = start + 30 * MS * 80;
-        assert_eq!(average(end), Some((80, 49.0 * 30.0 / 80.0)));
-        assert!(clock.open.is_empty() && clock.open_bytes == 0);
-    }
-
-    #[test]
-    fn few_bytes_wait_for_a_sync_without_blame() {
-        let (mut clock, average, start) = clock();
-        for packet in 0..10 {
-            let handed = start + 100 * MS * packet;
-            clock.handed(1, 4 << 10, handed);
-            clock.sent(1, handed, handed);
-            clock.acknowledged(handed + 90 * MS);
-        }
-        assert_eq!(average(start + 1000 * MS), Some((10, 0.0)));
-    }
-
-    #[test]
-    fn a_full_connection_and_missing_acknowledgements_count_once() {
-        let (mut clock, average, start) = clock();
-        clock.handed(40, 40 * (64 << 10), start);
-        clock.acknowledged(start + 10 * MS);
-        clock.sent(40, start, start + 20 * MS);
-        (0..39).for_each(|_| clock.acknowledged(start + 25 * MS));
-        assert_eq!(average(start + 25 * MS), Some((40, 25.0 / 40.0)));
-        clock.acknowledged(start + 30 * MS);
-        assert_eq!(
-            average(start + 30 * MS),
-            Some((40, 25.0 / 40.0)),
-            "none is open"
-        );
-    }
-
-    #[test]
-    fn a_peer_that_acknowledges_nothing_takes_no_more_room() {
-        let (mut clock, _, start) = clock();
-        for _ in 0..RUNS + 50 {
-            clock.handed(2, 100, start);
-        }
-        assert_eq!(clock.open.len(), RUNS);
-        (0..2 * (RUNS + 50)).for_each(|_| clock.acknowledged(start));
-        assert!(clock.open.is_empty() && clock.open_bytes == 0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use hayloft_wire::pipeline_ack::{PipelineAck, UNKNOWN_SEQNO};
+use hayloft_wire::pipeline_ack::PipelineAck;
 use tokio::time::Instant;
 
 use crate::outliers::PeerClock;
@@ -43,7 +43,7 @@ pub struct Mirror {
     last_sent: Instant,
     hearing: Patience,
     sending: Patience,
-    /// Takes down how long it is waited for: to take packets, and to acknowledge them.
+    /// Takes down how long it is waited for.
     clock: Option<PeerClock>,
     /// Packets that took longer than `slow_after` to be sent.
     slow_packets: u64,
@@ -111,14 +111,9 @@ impl Mirror {
         let before = self.queue.len();
         self.queue
             .extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
-        let packets = u64::try_from(packets).unwrap_or(u64::MAX);
-        if let Some(clock) = &mut self.clock {
-            let added = self.queue.iter().skip(before);
-            clock.handed(packets, added.map(|piece| piece.len() as u64).sum(), now);
-        }
         self.runs.push_back(Queued {
             pieces: self.queue.len() - before,
-            packets,
+            packets: u64::try_from(packets).unwrap_or(u64::MAX),
             since: now,
         });
     }
@@ -199,14 +194,7 @@ impl Mirror {
         }
         loop {
             match PipelineAck::decode(&mut self.inbox) {
-                Ok(Some(ack)) => {
-                    let now = Instant::now();
-                    let of_packet = ack.seqno != UNKNOWN_SEQNO;
-                    if let Some(clock) = self.clock.as_mut().filter(|_| of_packet) {
-                        clock.acknowledged(now);
-                    }
-                    return Poll::Ready(FromMirror::Ack(ack, now));
-                }
+                Ok(Some(ack)) => return Poll::Ready(FromMirror::Ack(ack, Instant::now())),
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(self.lost(error.to_string(), false)),
             }

@@ -5,15 +5,15 @@ use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule, Faults};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::frame;
-use hayloft_wire::ids::{ReplicaState, StorageType};
+use hayloft_wire::ids::ReplicaState;
 use hayloft_wire::packet::PacketParser;
 use hayloft_wire::pipeline_ack::{Hop, PipelineAck, UNKNOWN_SEQNO};
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpRequest, Stage, Status};
 use tokio::net::TcpListener;
-use tokio::time::{Duration, Instant};
+use tokio::time::Duration;
 
-use super::super::{Activity, Settings};
+use super::super::Activity;
 use super::client::{Client, Pipeline, read, statuses, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
@@ -129,36 +129,6 @@ async fn a_mirror_that_closes_instead_of_acknowledging_the_last_packet_ends_the_
     until_idle(&node).await; // The client's end is still open.
     assert_still_being_written(&node, 1);
     drop(pipeline);
-}
-
-/// Its connection takes all that the client has under way: only acknowledgements show that it is
-/// slow.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mirror_that_acknowledges_late_is_waited_for() {
-    let settings = Settings {
-        peer_stats: true,
-        ..Settings::default()
-    };
-    let node = Node::with(settings, &[StorageType::Disk]).await;
-    let mirror = Mirror::listen().await;
-    let create = Stage::PipelineSetupCreate;
-    let request = write_request(&block(2, 1001), &[&node], create, crc32c());
-    let (mut pipeline, mut upstream) = pipeline_of(&node, &mirror, request).await;
-    for _ in 0..4 {
-        pipeline.send(&pattern(1 << 20), false).await;
-    }
-    swallow(&mut upstream, 3).await;
-    tokio::time::sleep(Duration::from_millis(400)).await;
-    for seqno in 0..4 {
-        acknowledge(&mut upstream, seqno, Status::Success).await;
-        pipeline.acked(seqno, 2).await;
-    }
-    let averages = node.x.peer_times().averages(3, Instant::now());
-    let [(peer, mean_ms)] = &averages[..] else {
-        panic!("one peer took four packets: {averages:?}");
-    };
-    assert_eq!(**peer, *node.info().id.info_addr());
-    assert!(*mean_ms >= 100.0, "400 ms for four packets, not {mean_ms}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
