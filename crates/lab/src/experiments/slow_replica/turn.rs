@@ -101,6 +101,13 @@ impl SlowReplicaLab {
         self.slow_down(what)?;
         self.read(turn, off, BEFORE)?;
         let listed = self.listed(turn, SlowList::Nodes, on)?;
+        if listed.after_s.is_none() {
+            // There is nothing to avoid: what readers wait for then says nothing of avoidance.
+            turn.tell(&format!(
+                "{on}: the NameNode lists no slow node, so nothing is read"
+            ));
+            return self.look_again(turn, on, listed);
+        }
         self.avoid(true)?;
         self.read(turn, on, BEFORE)?;
         self.look_again(turn, on, listed)
