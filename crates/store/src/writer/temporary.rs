@@ -65,8 +65,8 @@ impl ReplicaWriter {
 
 impl ReplicaWriter {
     /// Gives back the room in memory beyond the bytes of the replica, once the last write has
-    /// ended, as Apache's node does: the client may be gone, and the recovery an hour away. Who
-    /// goes on with the replica takes room as it grows.
+    /// ended, as Apache's node does: the client may be gone, and the recovery an hour away. A
+    /// writer that goes on with the replica takes room as it grows.
     fn give_memory_back(&self, writing: Option<JoinHandle<Result<bool, StoreError>>>) {
         if !self.live.slice.volume.info.storage_type.is_transient() {
             return;

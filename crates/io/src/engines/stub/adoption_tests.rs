@@ -115,17 +115,19 @@ fn either_header_stands_in_for_the_other_and_mends_it() {
 /// Where the headers are.
 const HEADERS: [usize; 2] = [0, 768 << 10];
 
+/// A directory whose device holds one block, and the block's stub.
+fn with_a_block() -> (tempfile::TempDir, Memory, std::path::PathBuf) {
+    let (dir, device) = (dir(), Memory::new());
+    let path = dir.path().join("blk_1");
+    let engine = stubs(dir.path(), &device).expect("opens");
+    put(&engine, &path, 1, 100_000);
+    (dir, device, path)
+}
+
 #[test]
 fn a_header_that_cannot_be_read_is_written_again() {
     for (at, which) in HEADERS.into_iter().zip(["first", "second"]) {
-        let (dir, device) = (dir(), Memory::new());
-        let path = dir.path().join("blk_1");
-        put(
-            &stubs(dir.path(), &device).expect("opens"),
-            &path,
-            1,
-            100_000,
-        );
+        let (dir, device, path) = with_a_block();
         let wear = || locks::lock(&device.0).unreadable = vec![at + 7, 40_000];
         wear();
         let found = check(&device, dir.path()).expect("goes on");
@@ -149,14 +151,7 @@ fn a_header_that_cannot_be_read_is_written_again() {
 #[test]
 fn a_header_that_stays_unreadable_is_told_of_and_the_other_stands_in() {
     for (at, which) in HEADERS.into_iter().zip(["first", "second"]) {
-        let (dir, device) = (dir(), Memory::new());
-        let path = dir.path().join("blk_1");
-        put(
-            &stubs(dir.path(), &device).expect("opens"),
-            &path,
-            1,
-            100_000,
-        );
+        let (dir, device, path) = with_a_block();
         let wear = |at: Vec<usize>, stay_so| {
             let mut state = locks::lock(&device.0);
             (state.unreadable, state.stay_so) = (at, stay_so);
