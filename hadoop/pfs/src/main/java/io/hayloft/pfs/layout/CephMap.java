@@ -17,7 +17,7 @@ final class CephMap {
   /** What {@code ceph} is asked, each answered by a line of JSON. */
   static final String QUESTIONS = "osd pool ls detail\nosd tree\npg dump pgs_brief\n";
 
-  /** Far more than a pool should have. */
+  /** Of all pools together: far more than a cluster should have. */
   private static final int GROUPS_MAX = 1 << 20;
 
   /** Ceph's number for the one hash that new pools have had since 2012. */
@@ -77,9 +77,11 @@ final class CephMap {
 
   private void readPools(String line) {
     Matcher pool = POOL.matcher(line);
+    int left = GROUPS_MAX;
     while (pool.find()) {
       int groups = Integer.parseInt(pool.group(4));
-      if (pool.group(3).equals(JENKINS) && groups >= 1 && groups <= GROUPS_MAX) {
+      if (pool.group(3).equals(JENKINS) && groups >= 1 && groups <= left) {
+        left -= groups;
         pools.put(pool.group(2), new Pool(Integer.parseInt(pool.group(1)), new String[groups]));
       }
     }
