@@ -45,6 +45,7 @@ impl EngineRig {
             data_threads: 2,
             depth: 4,
             background_threads: 1,
+            background_max: 1,
             quantum: Some(1 << 20),
             ..config
         };

@@ -36,8 +36,11 @@ pub struct DiskConfig {
     pub meta_threads: usize,
     /// Threads that send from the page cache to sockets. Default 8.
     pub send_threads: usize,
-    /// Threads for names and syncs of balancer, scan and delete, and reads and writes of these at
-    /// once while no client wants anything. Default 3.
+    /// Reads and writes of balancer, scan and delete at once while no client wants anything.
+    /// Default 3.
+    pub background_max: usize,
+    /// Threads for names and syncs of balancer, scan and delete. Default 8: with the mount option
+    /// `discard` each removal of a file waits for the device.
     pub background_threads: usize,
     /// A thread without work ends after this. Default 10 s.
     pub thread_idle: Duration,
@@ -55,7 +58,8 @@ impl Default for DiskConfig {
             sync_threads: 16,
             meta_threads: 4,
             send_threads: 8,
-            background_threads: 3,
+            background_max: 3,
+            background_threads: 8,
             thread_idle: Duration::from_secs(10),
         }
     }

@@ -104,7 +104,7 @@ impl Disk {
             quantum: config.quantum.unwrap_or(by_media).max(1),
             depth: config.depth.max(1),
             cached_max: config.data_threads.max(1),
-            background_max: config.background_threads.max(1),
+            background_max: config.background_max.max(1),
             anticipation: config.anticipation,
         };
         Self::start(id, name, config, policy)

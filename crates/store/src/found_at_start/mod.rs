@@ -62,6 +62,8 @@ pub struct Loaded {
     pub from_cache: bool,
     /// Finalized replicas that are to be verified in the background, the newest first.
     pub recent: Vec<Block>,
+    /// What another node wrote before is durable; since 1970, in milliseconds.
+    pub of_other_node_since_ms: Option<u64>,
     /// Bytes used, when a clean stop a short while ago saved them.
     pub used: Option<u64>,
 }
@@ -104,14 +106,16 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
     if options.in_memory {
         lazy_persist::complete_sums(data_files, paths, &finalized);
     }
-    let recent = match options.doubt {
-        Some(doubt) => {
-            let newest_ms = finalized.iter().map(|found| found.changed_ms).max();
-            let since_ms = doubt.starts_at(newest_ms.unwrap_or(0), now_ms());
-            unclean_stop::look_at(data_files, paths, &mut finalized, since_ms)?
-        }
+    let since = options.doubt.map(|doubt| {
+        let newest_ms = finalized.iter().map(|found| found.changed_ms).max();
+        let since_ms = doubt.starts_at(newest_ms.unwrap_or(0), now_ms());
+        (since_ms, doubt.of_other_node)
+    });
+    let recent = match since {
+        Some((since_ms, _)) => unclean_stop::look_at(data_files, paths, &mut finalized, since_ms)?,
         None => Vec::new(),
     };
+    let of_other_node = since.filter(|&(_, of_other_node)| of_other_node);
     let rbw = rbw_to_rwr::load_rbw(options, paths, &mut orphans)?;
     reunite(paths, &mut finalized, &orphans)?;
     progress
@@ -124,6 +128,7 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
         #[cfg(test)]
         from_cache,
         recent,
+        of_other_node_since_ms: of_other_node.map(|(since_ms, _)| since_ms),
         used,
     })
 }

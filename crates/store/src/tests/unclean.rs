@@ -4,6 +4,7 @@ use super::*;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
+use std::time::SystemTime;
 
 use hayloft_wire::ids::ReplicaState;
 
@@ -184,6 +185,34 @@ async fn a_clean_stop_is_believed_and_one_that_was_not_is_remembered() {
     std::fs::write(&version, text).expect("writes");
     let node = node.restart().await;
     assert!(node.store.0.volumes()[0].doubt.is_some());
+}
+
+/// What Apache's node wrote long before its end stays out of doubt at the second start, too.
+#[tokio::test]
+async fn a_stop_before_replicas_of_another_node_are_verified_keeps_what_is_in_doubt() {
+    let node = Node::new().await;
+    node.put(5, 1001, 1000).await;
+    node.store.shutdown().await;
+    let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+    let root = node.dir.path().join("data0");
+    let version = root.join("current/VERSION");
+    let changed = std::fs::File::open(&version).and_then(|file| file.set_modified(hour_ago));
+    changed.expect("sets");
+    // The last clean stop was a day ago, and the other node stopped an hour ago.
+    let mark = std::fs::read_to_string(root.join(".hayloft-stop")).expect("there");
+    let words: Vec<&str> = mark.split(' ').collect();
+    let day_ago = words[1].parse::<u64>().expect("a number") - 24 * 3600 * 1000;
+    let closed = format!("closed {day_ago} {} {}", words[2], words[3]);
+    std::fs::write(root.join(".hayloft-stop"), closed).expect("writes");
+    let node = node.restart().await;
+    let first = node.store.0.volumes()[0]
+        .doubt
+        .expect("another node was here");
+    assert_eq!((first.since_ms, first.of_other_node), (day_ago, true));
+    let node = node.kill_and_start().await;
+    let second = node.store.0.volumes()[0].doubt.expect("it was not clean");
+    assert!(!second.of_other_node);
+    assert!(second.since_ms > day_ago + 22 * 3600 * 1000, "{second:?}");
 }
 
 /// A node that is stopped before it registered has no VERSION, and nothing to warn of.

@@ -161,6 +161,22 @@ impl Mark {
             .await
     }
 
+    /// Remembers what [`Doubt::starts_at`] found of another node's replicas: newer ones are ours
+    /// from now on, and would move it. Not where the volume has several pools, each with its own.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub async fn narrow(volume: &Volume, since_ms: u64) -> Result<(), IoError> {
+        let meta = volume.meta(IoClass::ClientWrite);
+        let pools = meta.run(IoOp::List, &volume.root, |root| {
+            count_pools(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
+        });
+        match pools.await? {
+            1 => Self::Open { since_ms }.write(volume).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Removes the mark, durably: nothing is known of the last stop then.
     ///
     /// # Errors
@@ -191,6 +207,16 @@ impl Mark {
         };
         Self::Closed { at_ms, version }.write(volume).await
     }
+}
+
+/// How many block pools a volume has.
+fn count_pools(root: &Path) -> io::Result<usize> {
+    let mut pools = 0;
+    for entry in fs::read_dir(root.join(CURRENT))? {
+        let name = entry?.file_name();
+        pools += usize::from(name.as_encoded_bytes().starts_with(b"BP-"));
+    }
+    Ok(pools)
 }
 
 #[cfg(test)]

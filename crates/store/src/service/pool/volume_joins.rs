@@ -16,6 +16,7 @@ use crate::service::upgrade::FoundUpgrade;
 use crate::state::StoreState;
 use crate::transitions::check_volume::LACKING;
 use crate::types::{StartOption, StoreEvent};
+use crate::volume::stop_mark::Mark;
 use crate::volume::unsynced::CommitRounds;
 use crate::volume::{BlockPoolSlice, Volume, footprint};
 
@@ -91,6 +92,12 @@ async fn try_slice(
         })
         .await
         .map_err(|e| StoreError::io(format!("loading block pool {}", pool.id()), e))?;
+    if let Some(since_ms) = loaded.of_other_node_since_ms
+        && let Err(error) = Mark::narrow(volume, since_ms).await
+    {
+        warn!(volume = %volume.root.display(), %error, "cannot note since when replicas of another \
+            node are in doubt: a start before they were verified looks at more of them");
+    }
     Ok(Joining {
         slice,
         loaded,
