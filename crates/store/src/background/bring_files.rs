@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,11 @@ use crate::volume::BlockPoolSlice;
 
 /// Bytes copied at a time, at least; a whole number of chunks.
 const PIECE_BYTES: usize = 1 << 20;
-/// Bytes that may wait for the device while no client wants its disk.
-const DIRTY_MAX: u64 = 8 << 20;
+/// The same of a copy that yields while clients wait for a disk: they wait behind so much.
+const PIECE_BESIDE_CLIENTS: usize = 256 << 10;
+/// Bytes that are written before those of the last window have to be on the device, while no client
+/// wants its disk. Twice as much may wait for the device.
+const WINDOW_BYTES: u64 = 8 << 20;
 /// On whose behalf it is copied.
 const CLASS: IoClass = IoClass::Balancer;
 /// Longest rest after a piece. A disk that is slow for another reason does not double its time.
@@ -33,6 +37,14 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
+    /// Bytes to copy at a time.
+    fn piece(self, clients_wait: bool) -> usize {
+        match self {
+            Self::Yielding if clients_wait => PIECE_BESIDE_CLIENTS,
+            Self::Yielding | Self::Steady => PIECE_BYTES,
+        }
+    }
+
     /// How long to rest after a piece that took so long.
     fn rest(self, took: Duration, clients_wait: bool) -> Duration {
         match self {
@@ -79,8 +91,8 @@ fn cannot_link(error: &io::Error) -> bool {
 /// Copies a pair to the device and compares every chunk with its checksum on the way. Each disk
 /// does its own part, a piece at a time, so that one that hangs is known for it.
 ///
-/// What was written goes to the device on the way, beside clients after each piece: a sync of a
-/// whole block would have them wait behind all of its bytes.
+/// What was written goes to the device while the next window is copied, beside clients after each
+/// piece: a sync of a whole block would have them wait behind all of its bytes.
 pub(crate) async fn copy_verified(
     from: &BlockPoolSlice,
     to: &BlockPoolSlice,
@@ -95,28 +107,51 @@ pub(crate) async fn copy_verified(
     let mut reading = file_pair::on_disk(from, CLASS, IoOp::Read, &read_path, open).await?;
     let checksum = reading.checksum;
     let copy = Arc::new(create(to, scratch, Arc::clone(&reading.meta)).await?);
-    let (mut at, mut dirty, mut beside_clients) = (0, 0, false);
+    let paths = (&*read_path, &*write_path);
+    let mut written = false;
     loop {
         let begun = Instant::now();
-        let read = move || reading.next().map(|piece| (reading, piece));
-        let read = file_pair::on_disk(from, CLASS, IoOp::Read, &read_path, read);
-        let due = dirty >= if beside_clients { 1 } else { DIRTY_MAX };
-        let ((rest, piece), ()) = try_join(read, write_back(to, scratch, &copy, due)).await?;
-        if piece.is_empty() {
+        let window = copy_window((from, to), paths, reading, &copy, pace);
+        let before = write_back(to, scratch, &copy, written);
+        let ((rest, copied), ()) = try_join(window, before).await?;
+        if copied == 0 {
             break;
         }
-        reading = rest;
-        let (offset, bytes) = (at, piece.len() as u64);
-        let file = Arc::clone(&copy);
-        let write = move || file.write_all_at(&piece, offset);
-        file_pair::on_disk(to, CLASS, IoOp::Write, &write_path, write).await?;
-        at += bytes;
-        dirty = if due { bytes } else { dirty + bytes };
-        beside_clients = [from, to].into_iter().any(clients_wait);
-        tokio::time::sleep(pace.rest(begun.elapsed(), beside_clients)).await;
+        (reading, written) = (rest, true);
+        let rest = pace.rest(begun.elapsed(), clients_wait((from, to)));
+        tokio::time::sleep(rest).await;
     }
     file_pair::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync()).await?;
     Ok(checksum)
+}
+
+/// Copies a window: one piece while clients wait. Gives the bytes, which are none at the end.
+async fn copy_window(
+    (from, to): (&BlockPoolSlice, &BlockPoolSlice),
+    (read_path, write_path): (&Path, &Path),
+    mut reading: Source,
+    copy: &Arc<DataFile>,
+    pace: Pace,
+) -> Result<(Source, u64), IoError> {
+    let mut copied = 0;
+    loop {
+        let bytes = pace.piece(clients_wait((from, to)));
+        let offset = reading.offset();
+        let read = move || reading.next(bytes).map(|piece| (reading, piece));
+        let (rest, piece) = file_pair::on_disk(from, CLASS, IoOp::Read, read_path, read).await?;
+        reading = rest;
+        if piece.is_empty() {
+            break;
+        }
+        copied += piece.len() as u64;
+        let file = Arc::clone(copy);
+        let write = move || file.write_all_at(&piece, offset);
+        file_pair::on_disk(to, CLASS, IoOp::Write, write_path, write).await?;
+        if copied >= WINDOW_BYTES || clients_wait((from, to)) {
+            break;
+        }
+    }
+    Ok((reading, copied))
 }
 
 /// The new pair: its meta file is durable, its data file is empty.
@@ -147,11 +182,13 @@ async fn write_back(
     file_pair::on_disk(to, CLASS, IoOp::Writeback, &scratch.data(), write_back).await
 }
 
-/// Whether clients read or write on the disk of a volume at this moment.
-fn clients_wait(slice: &BlockPoolSlice) -> bool {
-    let disk = slice.volume.engine.disk();
-    let classes = [IoClass::ClientRead, IoClass::ClientWrite];
-    classes.into_iter().any(|class| disk.pending(class) > 0)
+/// Whether clients read or write on the disks of these volumes at this moment.
+fn clients_wait((from, to): (&BlockPoolSlice, &BlockPoolSlice)) -> bool {
+    [from, to].into_iter().any(|slice| {
+        let disk = slice.volume.engine.disk();
+        let classes = [IoClass::ClientRead, IoClass::ClientWrite];
+        classes.into_iter().any(|class| disk.pending(class) > 0)
+    })
 }
 
 /// A replica that is read from its beginning to its end and compared with its checksums.
@@ -192,12 +229,18 @@ impl Source {
         })
     }
 
-    /// The next piece, verified; empty at the end.
-    fn next(&mut self) -> io::Result<Vec<u8>> {
-        let whole = PIECE_BYTES.next_multiple_of(self.checksum.chunk_size());
+    /// Where the next piece is in the replica, in bytes.
+    fn offset(&self) -> u64 {
+        self.len - self.left
+    }
+
+    /// The next piece of so many bytes, or the chunk more that they begin, verified; empty at the
+    /// end.
+    fn next(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
+        let whole = bytes.next_multiple_of(self.checksum.chunk_size());
         let n = usize::try_from(self.left).map_or(whole, |left| left.min(whole));
         let mut piece = vec![0; n];
-        self.data.read_exact_at(&mut piece, self.len - self.left)?;
+        self.data.read_exact_at(&mut piece, self.offset())?;
         let end = self.at + self.checksum.sums_len(n);
         let sums = self.meta.get(self.at..end);
         let sums = sums.ok_or_else(|| damaged("the checksums end early".to_owned()))?;
@@ -227,12 +270,14 @@ mod tests {
         let took = Duration::from_millis(30);
         assert_eq!(Pace::Yielding.rest(took, true), took);
         assert_eq!(Pace::Yielding.rest(took * 100, true), REST_MAX);
+        assert_eq!(Pace::Yielding.piece(true), PIECE_BESIDE_CLIENTS);
         for (pace, clients_wait) in [
             (Pace::Yielding, false),
             (Pace::Steady, false),
             (Pace::Steady, true),
         ] {
             assert_eq!(pace.rest(took, clients_wait), Duration::ZERO);
+            assert_eq!(pace.piece(clients_wait), PIECE_BYTES);
         }
     }
 }

@@ -77,7 +77,7 @@ async fn a_move_ends_when_the_store_does() {
 async fn a_move_writes_back_each_piece_and_rests_beside_clients() {
     const PIECES: u32 = 3;
     let (node, faults) = start(|_| {}).await;
-    let len = (PIECES as usize) << 20;
+    let len = (PIECES as usize) << 18;
     let (at, [from, to]) = to_move(&node, false, len).await;
     let slow = Duration::from_millis(50);
     let rule = FaultRule::new(Effect::Delay(slow)).in_class(IoClass::Balancer);
