@@ -107,8 +107,7 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
         lazy_persist::complete_sums(data_files, paths, &finalized);
     }
     let since = options.doubt.map(|doubt| {
-        let newest_ms = finalized.iter().map(|found| found.changed_ms).max();
-        let since_ms = doubt.starts_at(newest_ms.unwrap_or(0), now_ms());
+        let since_ms = doubt.starts_at(finalized.iter().map(|found| found.changed_ms));
         (since_ms, doubt.of_other_node)
     });
     let recent = match since {

@@ -23,7 +23,7 @@ use crate::state::{StoreProtection, StoreState};
 use crate::transitions::{check_volume, run_commit_rounds, volume_failure};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::archive_share::SharedMount;
-use crate::volume::stop_mark::Mark;
+use crate::volume::stop_mark::{self, Mark};
 use crate::volume::unsynced::CommitRounds;
 use crate::volume::{OpenedVolume, Volume};
 
@@ -221,6 +221,11 @@ pub async fn admit(
         return Err(error);
     }
     if volume.doubt.is_some() {
+        if let Err(error) = expect_pools(&volume).await {
+            volume.set_failed();
+            volume_failure::remove_from_service(store, &volume);
+            return Err(StoreError::io(doing, error));
+        }
         sync_earlier(store, &volume);
     }
     let served = (Arc::clone(store), Arc::clone(&volume));
@@ -228,6 +233,17 @@ pub async fn admit(
         run_commit_rounds::run(Arc::clone(&served.0), Arc::clone(&served.1))
     });
     Ok(volume)
+}
+
+/// Notes which pools have replicas that may be damaged: the store looks at those of a
+/// pool when a NameNode has it loaded, and not before.
+async fn expect_pools(volume: &Volume) -> Result<(), IoError> {
+    let meta = volume.meta(IoClass::ClientRead);
+    let list = meta.run(IoOp::List, &volume.root, |root| {
+        stop_mark::pools(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
+    });
+    volume.commits.expect_pools(list.await?);
+    Ok(())
 }
 
 /// The number of the device, as the system tells file systems apart.

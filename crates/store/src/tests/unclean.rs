@@ -215,6 +215,41 @@ async fn a_stop_before_replicas_of_another_node_are_verified_keeps_what_is_in_do
     assert!(second.since_ms > day_ago + 22 * 3600 * 1000, "{second:?}");
 }
 
+/// The store has not looked at a pool that no NameNode had loaded: it stays in doubt.
+#[tokio::test]
+async fn a_clean_stop_before_a_pool_is_loaded_leaves_the_mark_open() {
+    let node = Node::new().await;
+    node.put(5, 1001, 1000).await;
+    node.store.crash();
+    let dir = node.dir;
+    let (sender, _events) = mpsc::channel(100);
+    let store = Store::open(config(dir.path(), 1), sender).await;
+    let store = store.expect("opens");
+    let volume = store.0.volumes().remove(0);
+    let doubt = volume.doubt.expect("it was not clean");
+    assert_eq!(volume.commits.unloaded(), [pool().as_str()]);
+    // The sync of what was written before holds the mark, too: it is waited for.
+    volume.commits.loaded(pool().as_str());
+    let began = std::time::Instant::now();
+    while !volume.commits.may_stamp() {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let names = [pool().as_str().to_owned()].into_iter().collect();
+    volume.commits.expect_pools(names);
+    drop(volume);
+    store.shutdown().await;
+    drop(store);
+    let settings = config(dir.path(), 1);
+    let node = Node::start(dir, 1, settings).await;
+    let again = node.store.0.volumes()[0].doubt.expect("still in doubt");
+    assert_eq!(again.since_ms, doubt.since_ms);
+    assert!(node.store.0.volumes()[0].commits.unloaded().is_empty());
+    node.store.shutdown().await;
+    let node = node.restart().await;
+    assert_eq!(node.store.0.volumes()[0].doubt, None);
+}
+
 /// A node that is stopped before it registered has no VERSION, and nothing to warn of.
 #[tokio::test]
 async fn a_volume_that_was_never_used_has_no_stop_to_mark() {

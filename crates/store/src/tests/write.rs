@@ -35,6 +35,8 @@ async fn a_thread_that_may_wait_has_written_what_it_begins_to_write() {
     let may_wait = MayWait::this_thread();
     // Within a chunk, to its end, and from there on.
     for (from, to) in [(700, 800), (800, 1024), (1024, 1100)] {
+        // With its budget used up a task is told to wait for what is there.
+        tokio::task::yield_now().await;
         writer.accept(&[packet(from, to)]).expect("accepts");
         let moved = poll_fn(|cx| Poll::Ready(writer.poll_write(cx, Due::All))).await;
         assert!(moved.expect("writes"));

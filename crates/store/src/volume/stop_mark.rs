@@ -5,6 +5,7 @@
 //! power cut may have damaged them. Apache's DataNode knows nothing of the mark, but writes VERSION
 //! anew when it starts. A closed mark is void when VERSION is not the one that it names.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 
 use super::Volume;
-use crate::layout::dirs::{FILE_MODE, read_small};
+use crate::layout::dirs::{FILE_MODE, now_ms, read_small};
 use crate::layout::names::{CURRENT, VERSION};
 
 /// Name of the file in the directory of a volume.
@@ -34,6 +35,8 @@ pub struct Doubt {
     /// Our last stop was clean, and another node has used the volume since. How that one stopped
     /// is not known.
     pub of_other_node: bool,
+    /// When this process looked: what changed later it has changed itself.
+    pub read_ms: u64,
 }
 
 impl Doubt {
@@ -41,20 +44,24 @@ impl Doubt {
         Self {
             since_ms,
             of_other_node: false,
+            read_ms: now_ms(),
         }
     }
 
-    /// From when on replicas are looked at, when the newest of all changed at `newest_ms`. Another
-    /// node may have written for months. The last stop was no earlier than the newest change, so it
-    /// damaged nothing that was written long before that. What an earlier stop damaged, the other
-    /// node has taken for whole, and the scanner finds it.
+    /// From when on replicas that changed at `changed_ms` are looked at. Another node may have
+    /// written for months. The last stop was no earlier than the newest change, so it damaged
+    /// nothing that was written long before that. What an earlier stop damaged, the other node has
+    /// taken for whole, and the scanner finds it.
+    ///
+    /// A clock that was ahead has left times that are still to come, and a start moves files: these
+    /// changes tell nothing of the last stop.
     #[must_use]
-    pub fn starts_at(self, newest_ms: u64, now_ms: u64) -> u64 {
+    pub fn starts_at(self, changed_ms: impl Iterator<Item = u64>) -> u64 {
         if !self.of_other_node {
             return self.since_ms;
         }
-        // A clock that was ahead may have left times that are still to come.
-        let newest_ms = newest_ms.min(now_ms);
+        let newest_ms = changed_ms.filter(|&at| at < self.read_ms).max();
+        let newest_ms = newest_ms.unwrap_or(0);
         self.since_ms.max(newest_ms.saturating_sub(WRITTEN_BACK_MS))
     }
 }
@@ -142,9 +149,9 @@ impl Mark {
             Some(Self::Open { since_ms }) => Some(Doubt::of_ours(since_ms)),
             Some(Self::Closed { at_ms, version }) => {
                 let same = VersionFile::of(root).is_ok_and(|now| now == version);
-                (!same).then_some(Doubt {
-                    since_ms: at_ms,
+                (!same).then(|| Doubt {
                     of_other_node: true,
+                    ..Doubt::of_ours(at_ms)
                 })
             }
         }
@@ -169,9 +176,9 @@ impl Mark {
     pub async fn narrow(volume: &Volume, since_ms: u64) -> Result<(), IoError> {
         let meta = volume.meta(IoClass::ClientWrite);
         let pools = meta.run(IoOp::List, &volume.root, |root| {
-            count_pools(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
+            pools(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
         });
-        match pools.await? {
+        match pools.await?.len() {
             1 => Self::Open { since_ms }.write(volume).await,
             _ => Ok(()),
         }
@@ -209,12 +216,23 @@ impl Mark {
     }
 }
 
-/// How many block pools a volume has.
-fn count_pools(root: &Path) -> io::Result<usize> {
-    let mut pools = 0;
-    for entry in fs::read_dir(root.join(CURRENT))? {
+/// The names of the block pools that a volume has. Blocking.
+///
+/// # Errors
+/// Of the file system; a volume that was never used has none.
+pub fn pools(root: &Path) -> io::Result<HashSet<String>> {
+    let entries = match fs::read_dir(root.join(CURRENT)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(HashSet::new()),
+        entries => entries?,
+    };
+    let mut pools = HashSet::new();
+    for entry in entries {
         let name = entry?.file_name();
-        pools += usize::from(name.as_encoded_bytes().starts_with(b"BP-"));
+        pools.extend(
+            name.to_str()
+                .filter(|name| name.starts_with("BP-"))
+                .map(str::to_owned),
+        );
     }
     Ok(pools)
 }
@@ -233,8 +251,8 @@ mod tests {
     #[test]
     fn a_mark_says_from_when_on_replicas_are_looked_at() {
         let dir = root();
-        let since = || Mark::doubt(dir.path());
-        let ours = |since_ms| Some(Doubt::of_ours(since_ms));
+        let since = || Mark::doubt(dir.path()).map(|doubt| (doubt.since_ms, doubt.of_other_node));
+        let ours = |since_ms| Some((since_ms, false));
         let put = |text: &str| fs::write(Mark::path(dir.path()), text).expect("writes");
         assert_eq!(since(), None, "never used by this node");
         put(&Mark::Open { since_ms: 77 }.encode());
@@ -245,8 +263,7 @@ mod tests {
         // Apache's node writes it anew at each start.
         std::thread::sleep(std::time::Duration::from_millis(20));
         fs::write(dir.path().join(CURRENT).join(VERSION), "1").expect("writes");
-        let doubt = since().expect("another node was here");
-        assert_eq!((doubt.since_ms, doubt.of_other_node), (88, true));
+        assert_eq!(since(), Some((88, true)), "another node was here");
         for damaged in [
             "",
             "open",
@@ -267,22 +284,22 @@ mod tests {
     #[test]
     fn of_what_another_node_wrote_only_the_last_half_hour_is_in_doubt() {
         let month = 30 * 24 * 3600 * 1000;
-        let (newest, now) = (10 * month, 10 * month + 5);
-        let doubt = |since_ms, of_other_node| Doubt {
-            since_ms,
-            of_other_node,
+        let (newest, read_ms) = (10 * month, 10 * month + 5);
+        let starts_at = |since_ms, of_other_node, changed: &[u64]| {
+            let doubt = Doubt {
+                since_ms,
+                of_other_node,
+                read_ms,
+            };
+            doubt.starts_at(changed.iter().copied())
         };
-        assert_eq!(doubt(7, false).starts_at(newest, now), 7);
-        assert_eq!(
-            doubt(7, true).starts_at(newest, now),
-            newest - WRITTEN_BACK_MS
-        );
-        assert_eq!(doubt(newest - 9, true).starts_at(newest, now), newest - 9);
-        // A file of the next year does not make all others old.
-        assert_eq!(
-            doubt(7, true).starts_at(2 * newest, now),
-            now - WRITTEN_BACK_MS
-        );
-        assert_eq!(doubt(7, true).starts_at(0, now), 7, "no replica");
+        assert_eq!(starts_at(7, false, &[newest]), 7);
+        assert_eq!(starts_at(7, true, &[9, newest]), newest - WRITTEN_BACK_MS);
+        assert_eq!(starts_at(newest - 9, true, &[newest]), newest - 9);
+        // Neither a file of the next year nor one that this start moved hides older ones.
+        let later = [9, newest, read_ms, 2 * newest];
+        assert_eq!(starts_at(7, true, &later), newest - WRITTEN_BACK_MS);
+        assert_eq!(starts_at(7, true, &[2 * newest]), 7);
+        assert_eq!(starts_at(7, true, &[]), 7, "no replica");
     }
 }

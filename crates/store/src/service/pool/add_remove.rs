@@ -250,9 +250,14 @@ pub async fn remove_pool(
     let mut first_error = None;
     for volume in store.volumes() {
         let root = volume.root.join(CURRENT).join(id.as_str());
-        if let Err(error) = remove_tree(&volume, &root).await {
-            warn!(path = %root.display(), %error, "cannot delete the directory of a block pool");
-            first_error.get_or_insert(StoreError::io(format!("deleting block pool {id}"), error));
+        match remove_tree(&volume, &root).await {
+            Ok(()) => volume.commits.loaded(id.as_str()),
+            Err(error) => {
+                warn!(path = %root.display(), %error,
+                    "cannot delete the directory of a block pool");
+                let doing = format!("deleting block pool {id}");
+                first_error.get_or_insert(StoreError::io(doing, error));
+            }
         }
     }
     first_error.map_or(Ok(()), Err)

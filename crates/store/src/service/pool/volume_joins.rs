@@ -153,6 +153,7 @@ pub async fn adopt(store: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
     // Before other tasks work on the winners, whose files may have to go where these are.
     duplicates::settle_all(losers, store, pool).await;
     verify_recent(store, pool, slice, loaded.recent);
+    slice.volume.commits.loaded(pool.id().as_str());
     crate::transitions::delete::clear_leftovers(store, slice, loaded.leftovers);
     crate::service::upgrade::join_rolling(store, pool, slice).await;
     crate::service::upgrade::watch(store, slice);
