@@ -33,7 +33,12 @@ pub fn known(fd: BorrowedFd<'_>) -> Option<Known> {
     let facts = fstat(fd).ok()?;
     Some(Known {
         inode: facts.st_ino,
-        links: facts.st_nlink,
+        links: as_u64(facts.st_nlink),
         len: u64::try_from(facts.st_size).ok()?,
     })
+}
+
+/// Linux counts links with 32 bits on some processors, and with 64 on others.
+fn as_u64(links: impl Into<u64>) -> u64 {
+    links.into()
 }
