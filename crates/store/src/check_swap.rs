@@ -2,14 +2,12 @@
 //! that Apache's may still hold. Blocking; changes nothing.
 
 use std::fmt;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use hayloft_io::RecordLock;
 
 use crate::config::{VolumeConfig, tolerated};
-use crate::layout::dirs::read_small;
+use crate::layout::dirs::{pool_dirs, read_small};
 use crate::layout::names::{CURRENT, IN_USE_LOCK, PoolPaths, VERSION};
 use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX, VersionError, VolumeVersion};
 use crate::service::upgrade::{Unfinished, interrupted};
@@ -158,18 +156,9 @@ fn version(volume: &Path) -> Result<Option<VolumeVersion>, Obstacle> {
     }
 }
 
-/// Names of the block pools on a volume, with their directories.
+/// The directories of the block pools on a volume.
 fn pools(volume: &Path) -> Result<Vec<PathBuf>, Obstacle> {
-    let current = volume.join(CURRENT);
-    let mut found = Vec::new();
-    for entry in entries(&current)? {
-        let entry = entry.map_err(Obstacle::unreadable(&current))?;
-        if entry.file_name().as_encoded_bytes().starts_with(b"BP-") {
-            found.push(entry.path());
-        }
-    }
-    found.sort();
-    Ok(found)
+    pool_dirs(volume).map_err(Obstacle::unreadable(&volume.join(CURRENT)))
 }
 
 fn check_pool(root: &Path) -> Result<(), Obstacle> {
@@ -198,15 +187,6 @@ fn unfinished(root: &Path) -> Result<Option<Unfinished>, Obstacle> {
     let found = interrupted(root).map_err(Obstacle::unreadable(root))?;
     let todo = "restore the directory from a backup, or move it away";
     found.map_err(|what| Obstacle::new(root, what, todo))
-}
-
-/// The entries of a directory; none when it is not there.
-fn entries(dir: &Path) -> Result<impl Iterator<Item = io::Result<fs::DirEntry>>, Obstacle> {
-    match fs::read_dir(dir) {
-        Ok(entries) => Ok(Some(entries).into_iter().flatten()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None.into_iter().flatten()),
-        Err(e) => Err(Obstacle::unreadable(dir)(e)),
-    }
 }
 
 /// A file of at most [`VERSION_BYTES_MAX`]; `None` when it is not there.

@@ -11,7 +11,7 @@ use hayloft_io::{IoError, IoErrorKind, RecordLock, patiently, replace_file};
 use hayloft_wire::ids::{Block, PoolId};
 
 use crate::found_at_start::{Progress, walk};
-use crate::layout::dirs::{FILE_MODE, make_dir, read_small};
+use crate::layout::dirs::{FILE_MODE, make_dir, pool_dirs, read_small};
 use crate::layout::names::{self, CURRENT, DFS_USED, IN_USE_LOCK, PoolPaths, REPLICAS, VERSION};
 use crate::layout::version::VERSION_BYTES_MAX;
 use crate::replica::file_pair::{Pair, move_pair, pin, sync_file};
@@ -112,17 +112,15 @@ pub fn volume_on_disk(root: &Path) -> io::Result<Option<VolumeOnDisk>> {
     };
     let version = VolumeVersion::parse(&bytes).map_err(|e| invalid(&path, &e))?;
     let mut pools = Vec::new();
-    for entry in patiently(|| fs::read_dir(&current))? {
-        let name = entry?.file_name().into_string().unwrap_or_default();
-        let Ok(pool) = PoolId::new(&name) else {
+    for dir in pool_dirs(root)? {
+        let name = dir.file_name().and_then(|name| name.to_str());
+        let Some(pool) = name.and_then(|name| PoolId::new(name).ok()) else {
             continue;
         };
         let path = PoolPaths::new(root, &pool).version();
-        let bytes = match name.starts_with("BP-") {
-            true => read_small(&path, VERSION_BYTES_MAX)?,
-            false => None,
+        let Some(bytes) = read_small(&path, VERSION_BYTES_MAX)? else {
+            continue;
         };
-        let Some(bytes) = bytes else { continue };
         let of_pool = PoolVersion::parse(&bytes).map_err(|e| invalid(&path, &e))?;
         if of_pool.pool != pool {
             return Err(invalid(&path, &format!("it is of {}", of_pool.pool)));

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use hayloft_io::{IoError, IoErrorKind, RecordLock};
 use hayloft_wire::ids::PoolId;
 
+use crate::layout::dirs::pool_dirs;
 use crate::layout::names::{
-    self, CURRENT, IN_USE_LOCK, PREVIOUS, ROLLING_UPGRADE_MARKER, ReplicaFile, TRASH,
+    self, IN_USE_LOCK, PREVIOUS, ROLLING_UPGRADE_MARKER, ReplicaFile, TRASH,
 };
 use crate::service::upgrade::DEPTH_MAX;
 
@@ -48,23 +49,15 @@ pub struct UpgradeLeftovers {
 /// # Errors
 /// A directory cannot be read.
 pub fn upgrade_leftovers(volume: &Path, most: usize) -> io::Result<Vec<UpgradeLeftovers>> {
-    let current = volume.join(CURRENT);
-    let entries = match fs::read_dir(&current) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
-    };
     let mut pools = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name().into_string().ok();
-        let name = name.filter(|name| name.starts_with("BP-"));
-        if let Some(pool) = name.and_then(|name| PoolId::new(&name).ok())
-            && entry.file_type()?.is_dir()
+    for dir in pool_dirs(volume)? {
+        let name = dir.file_name().and_then(|name| name.to_str());
+        if let Some(pool) = name.and_then(|name| PoolId::new(name).ok())
+            && fs::symlink_metadata(&dir)?.is_dir()
         {
-            pools.push(left_of(pool, entry.path(), most)?);
+            pools.push(left_of(pool, dir, most)?);
         }
     }
-    pools.sort_by(|a, b| a.pool.cmp(&b.pool));
     Ok(pools)
 }
 

@@ -1,11 +1,13 @@
 //! Directories of the layout: how they are made, and the stamps in their names.
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
 use hayloft_io::patiently;
+
+use super::names::CURRENT;
 
 /// Permission bits of directories inside a volume.
 pub const DIR_MODE: u32 = 0o755;
@@ -22,6 +24,27 @@ pub fn make_dir(path: &Path) -> io::Result<()> {
         .recursive(true)
         .mode(DIR_MODE)
         .create(path)
+}
+
+/// The directories of the block pools on the volume at `volume`, sorted; none where no node has
+/// used it. Blocking.
+///
+/// # Errors
+/// Of the file system.
+pub fn pool_dirs(volume: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match patiently(|| fs::read_dir(volume.join(CURRENT))) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut dirs = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(b"BP-") {
+            dirs.push(entry.path());
+        }
+    }
+    dirs.sort();
+    Ok(dirs)
 }
 
 /// Milliseconds since 1970.
