@@ -113,8 +113,8 @@ pub(crate) async fn copy_verified(
         let begun = Instant::now();
         let window = copy_window((from, to), paths, reading, &copy, pace);
         let before = write_back(to, scratch, &copy, written);
-        let ((rest, copied), ()) = try_join(window, before).await?;
-        if copied == 0 {
+        let ((rest, ended), ()) = try_join(window, before).await?;
+        if ended {
             break;
         }
         (reading, written) = (rest, true);
@@ -125,14 +125,14 @@ pub(crate) async fn copy_verified(
     Ok(checksum)
 }
 
-/// Copies a window: one piece while clients wait. Gives the bytes, which are none at the end.
+/// Copies a window: one piece while clients wait. True when that came to the replica's end.
 async fn copy_window(
     (from, to): (&BlockPoolSlice, &BlockPoolSlice),
     (read_path, write_path): (&Path, &Path),
     mut reading: Source,
     copy: &Arc<DataFile>,
     pace: Pace,
-) -> Result<(Source, u64), IoError> {
+) -> Result<(Source, bool), IoError> {
     let mut copied = 0;
     loop {
         let bytes = pace.piece(clients_wait((from, to)));
@@ -141,17 +141,16 @@ async fn copy_window(
         let (rest, piece) = file_pair::on_disk(from, CLASS, IoOp::Read, read_path, read).await?;
         reading = rest;
         if piece.is_empty() {
-            break;
+            return Ok((reading, true));
         }
         copied += piece.len() as u64;
         let file = Arc::clone(copy);
         let write = move || file.write_all_at(&piece, offset);
         file_pair::on_disk(to, CLASS, IoOp::Write, write_path, write).await?;
         if copied >= WINDOW_BYTES || clients_wait((from, to)) {
-            break;
+            return Ok((reading, false));
         }
     }
-    Ok((reading, copied))
 }
 
 /// The new pair: its meta file is durable, its data file is empty.
