@@ -30,7 +30,7 @@ use crate::layout::names::{self, PoolPaths};
 use crate::layout::replica_cache::{self, REPLICAS_BYTES_MAX};
 use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
 use crate::replica::file_pair::{self, Pair};
-use crate::volume::stop_mark::Doubt;
+use crate::volume::stop_mark::{Doubt, Mark};
 
 pub use find_files::{Found, Orphans, walk};
 #[cfg(test)]
@@ -62,6 +62,8 @@ pub struct Loaded {
     pub from_cache: bool,
     /// Finalized replicas that are to be verified in the background, the newest first.
     pub recent: Vec<Block>,
+    /// The pool has a mark of its own, which goes when they were verified.
+    pub has_mark: bool,
     /// What another node wrote before is durable; since 1970, in milliseconds.
     pub of_other_node_since_ms: Option<u64>,
     /// Bytes used, when a clean stop a short while ago saved them.
@@ -77,7 +79,7 @@ pub struct LoadOptions {
     pub cache_expiry: Duration,
     /// How long the `dfsUsed` cache is trusted.
     pub used_expiry: Duration,
-    /// Which replicas may be damaged, when the last stop was not clean.
+    /// Which replicas of the volume may be damaged, when the last stop was not clean.
     pub doubt: Option<Doubt>,
     /// The volume is a `RAM_DISK`.
     pub in_memory: bool,
@@ -92,6 +94,12 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
         make_dir(&dir)?;
     }
     let leftovers = clear_tmp(data_files, &paths.tmp())?;
+    let of_pool = Mark::doubt(&paths.root);
+    let doubt = Doubt::of_both(options.doubt, of_pool);
+    let options = &LoadOptions {
+        doubt,
+        ..options.clone()
+    };
     let used = take_used(paths, options.used_expiry);
     let cached = take_cache(paths, options.cache_expiry);
     let cached = cached.filter(|_| options.doubt.is_none());
@@ -127,6 +135,7 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
         #[cfg(test)]
         from_cache,
         recent,
+        has_mark: of_pool.is_some(),
         of_other_node_since_ms: of_other_node.map(|(since_ms, _)| since_ms),
         used,
     })

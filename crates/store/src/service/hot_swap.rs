@@ -150,10 +150,7 @@ async fn leave_in_order(store: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let at_ms = crate::layout::dirs::now_ms();
     let leave = async {
         let durable = run_commit_rounds::round(store, volume).await;
-        if durable
-            && volume.commits.may_stamp()
-            && let Err(error) = Mark::close(volume, at_ms).await
-        {
+        if durable && let Err(error) = Mark::close(volume, at_ms).await {
             warn!(volume = %volume.root.display(), %error,
                     "cannot mark the volume as left in order: the next start on it verifies its \
                      newest replicas");

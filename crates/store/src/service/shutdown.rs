@@ -90,14 +90,8 @@ async fn close_marks(store: &Arc<StoreState>, quiet: bool) {
     let volumes = store.volumes();
     let closes = volumes.iter().map(|volume| async move {
         let durable = run_commit_rounds::round(store, volume).await;
-        if durable && quiet && volume.commits.may_stamp() && !volume.is_failed() {
+        if durable && quiet {
             Mark::close(volume, at_ms).await?;
-        }
-        for pool in volume.commits.unloaded() {
-            warn!(volume = %volume.root.display(), pool, "no NameNode had this pool loaded since a \
-                stop that may have damaged replicas: each start looks at the volume's replicas \
-                since then, until that was so or the pool is deleted (hdfs dfsadmin \
-                -deleteBlockPool)");
         }
         Ok::<_, IoError>(())
     });

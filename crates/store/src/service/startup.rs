@@ -13,7 +13,7 @@ use crate::background::space_watch::watch_space;
 use crate::background::{directory_scanner, idle_files};
 use crate::config::{StoreConfig, VolumeConfig, tolerated};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::layout::dirs::{FILE_MODE, now_ms};
+use crate::layout::dirs::{FILE_MODE, now_ms, pool_dirs};
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
 use crate::lazy_persist;
@@ -23,7 +23,7 @@ use crate::state::{StoreProtection, StoreState};
 use crate::transitions::{check_volume, run_commit_rounds, volume_failure};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::archive_share::SharedMount;
-use crate::volume::stop_mark::{self, Mark};
+use crate::volume::stop_mark::Mark;
 use crate::volume::unsynced::CommitRounds;
 use crate::volume::{OpenedVolume, Volume};
 
@@ -235,12 +235,12 @@ pub async fn admit(
     Ok(volume)
 }
 
-/// Notes which pools have replicas that may be damaged: the store looks at those of a
-/// pool when a NameNode has it loaded, and not before.
+/// Notes which pools have replicas that may be damaged: the store looks at those of a pool when a
+/// NameNode has it loaded, and not before.
 async fn expect_pools(volume: &Volume) -> Result<(), IoError> {
     let meta = volume.meta(IoClass::ClientRead);
     let list = meta.run(IoOp::List, &volume.root, |root| {
-        stop_mark::pools(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
+        pool_dirs(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
     });
     volume.commits.expect_pools(list.await?);
     Ok(())
@@ -328,7 +328,7 @@ async fn open_mark(store: &StoreState, volume: &Volume) -> Result<(), StoreError
     match (Mark::Open { since_ms }).write(volume).await {
         Ok(()) => Ok(()),
         // A full disk is a good one: without a mark nothing wrong is said of the last stop.
-        Err(e) if e.kind() == IoErrorKind::NoSpace => Mark::remove(volume).await,
+        Err(e) if e.kind() == IoErrorKind::NoSpace => Mark::remove(volume, &volume.root).await,
         Err(e) => Err(e),
     }
     .map_err(|e| {

@@ -215,39 +215,49 @@ async fn a_stop_before_replicas_of_another_node_are_verified_keeps_what_is_in_do
     assert!(second.since_ms > day_ago + 22 * 3600 * 1000, "{second:?}");
 }
 
-/// The store has not looked at a pool that no NameNode had loaded: it stays in doubt.
+/// The store has not looked at a pool that no NameNode had loaded: it stays in doubt, also where
+/// the volume is not.
 #[tokio::test]
-async fn a_clean_stop_before_a_pool_is_loaded_leaves_the_mark_open() {
+async fn a_pool_that_is_not_loaded_before_a_clean_stop_stays_in_doubt() {
     let node = Node::new().await;
+    node.put(4, 1001, 1000).await;
     node.put(5, 1001, 1000).await;
+    let end = finalized(&node).join("blk_5");
     node.store.crash();
-    let dir = node.dir;
+    cut(&end, 700);
+    let (root, dir) = (node.pool_dir(), node.dir);
     let (sender, _events) = mpsc::channel(100);
     let store = Store::open(config(dir.path(), 1), sender).await;
     let store = store.expect("opens");
     let volume = store.0.volumes().remove(0);
-    let doubt = volume.doubt.expect("it was not clean");
-    assert_eq!(volume.commits.unloaded(), [pool().as_str()]);
-    // The sync of what was written before holds the mark, too: it is waited for.
-    volume.commits.loaded(pool().as_str());
-    let began = std::time::Instant::now();
-    while !volume.commits.may_stamp() {
-        assert!(began.elapsed() < Duration::from_secs(60));
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let names = [pool().as_str().to_owned()].into_iter().collect();
-    volume.commits.expect_pools(names);
+    assert!(volume.doubt.is_some());
+    assert_eq!(volume.commits.unloaded(), [root.as_path()]);
+    // The sync of what was written before holds the mark, too.
+    wait_until(|| volume.commits.may_stamp()).await;
     drop(volume);
     store.shutdown().await;
     drop(store);
+    let mark = root.join(".hayloft-stop");
+    assert!(
+        std::fs::read_to_string(&mark)
+            .expect("there")
+            .starts_with("open ")
+    );
     let settings = config(dir.path(), 1);
     let node = Node::start(dir, 1, settings).await;
-    let again = node.store.0.volumes()[0].doubt.expect("still in doubt");
-    assert_eq!(again.since_ms, doubt.since_ms);
-    assert!(node.store.0.volumes()[0].commits.unloaded().is_empty());
-    node.store.shutdown().await;
-    let node = node.restart().await;
-    assert_eq!(node.store.0.volumes()[0].doubt, None);
+    let volume = node.store.0.volumes().remove(0);
+    assert_eq!(volume.doubt, None, "that stop was clean");
+    let wanted = [(4, ReplicaState::Finalized), (5, ReplicaState::Rwr)];
+    assert_eq!(states(&node), wanted);
+    wait_until(|| !mark.exists()).await;
+}
+
+async fn wait_until(is_so: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// A node that is stopped before it registered has no VERSION, and nothing to warn of.

@@ -123,13 +123,10 @@ pub async fn round(store: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     }
     drop(replicas);
     rounds.ended.notify_waiters();
-    if durable && rounds.may_stamp() && !volume.is_failed() {
-        let stamp = Mark::Open { since_ms: began };
-        if let Err(error) = stamp.write(volume).await {
-            warn!(volume = %volume.root.display(), %error,
-                "cannot write the stamp of a commit round: after a stop that is not clean more \
-                 replicas are looked at");
-        }
+    if durable && let Err(error) = Mark::stamp(volume, began).await {
+        warn!(volume = %volume.root.display(), %error,
+            "cannot write the stamp of a commit round: after a stop that is not clean more \
+             replicas are looked at");
     }
     durable
 }

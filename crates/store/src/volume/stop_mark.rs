@@ -4,20 +4,23 @@
 //! clean stop closes it. A start that finds it open looks at the replicas that are newer, since a
 //! power cut may have damaged them. Apache's DataNode knows nothing of the mark, but writes VERSION
 //! anew when it starts. A closed mark is void when VERSION is not the one that it names.
+//!
+//! A pool whose NameNode is down was not looked at. Before the mark of its volume moves on, the
+//! pool gets an open mark of its own, which stays until its replicas were verified.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
+use tracing::info;
 
 use super::Volume;
-use crate::layout::dirs::{FILE_MODE, now_ms, read_small};
+use crate::layout::dirs::{FILE_MODE, now_ms, pool_dirs, read_small};
 use crate::layout::names::{CURRENT, VERSION};
 
-/// Name of the file in the directory of a volume.
+/// Name of the file in the directory of a volume, or of a pool on it.
 const FILE_NAME: &str = ".hayloft-stop";
 
 /// Bytes of the file, at most.
@@ -46,6 +49,19 @@ impl Doubt {
             of_other_node: false,
             read_ms: now_ms(),
         }
+    }
+
+    /// What is in doubt of a pool, when its volume and its own mark say this.
+    #[must_use]
+    pub fn of_both(of_volume: Option<Self>, of_pool: Option<Self>) -> Option<Self> {
+        let (Some(volume), Some(pool)) = (of_volume, of_pool) else {
+            return of_volume.or(of_pool);
+        };
+        // What the pool's mark is about, another node may have made worse since.
+        Some(Self {
+            since_ms: volume.since_ms.min(pool.since_ms),
+            ..pool
+        })
     }
 
     /// From when on replicas that changed at `changed_ms` are looked at. Another node may have
@@ -102,8 +118,8 @@ pub enum Mark {
 }
 
 impl Mark {
-    fn path(root: &Path) -> PathBuf {
-        root.join(FILE_NAME)
+    fn path(dir: &Path) -> PathBuf {
+        dir.join(FILE_NAME)
     }
 
     fn encode(self) -> String {
@@ -134,12 +150,12 @@ impl Mark {
         (mark.encode() == text).then_some(mark)
     }
 
-    /// Which replicas of a volume have to be looked at; `None` when none has to: after a clean
-    /// stop, or when no node of ours ever used the directory. A mark that cannot be read counts as
-    /// one from the beginning of time. Blocking.
+    /// Which replicas of a volume, or of a pool, have to be looked at; `None` when none has to:
+    /// after a clean stop, or when no node of ours ever used the directory. A mark that cannot be
+    /// read counts as one from the beginning of time. Blocking.
     #[must_use]
-    pub fn doubt(root: &Path) -> Option<Doubt> {
-        let text = match read_small(&Self::path(root), BYTES_MAX) {
+    pub fn doubt(dir: &Path) -> Option<Doubt> {
+        let text = match read_small(&Self::path(dir), BYTES_MAX) {
             Ok(None) => return None,
             other => other.ok().flatten(),
         };
@@ -148,7 +164,7 @@ impl Mark {
             None => Some(Doubt::of_ours(0)),
             Some(Self::Open { since_ms }) => Some(Doubt::of_ours(since_ms)),
             Some(Self::Closed { at_ms, version }) => {
-                let same = VersionFile::of(root).is_ok_and(|now| now == version);
+                let same = VersionFile::of(dir).is_ok_and(|now| now == version);
                 (!same).then(|| Doubt {
                     of_other_node: true,
                     ..Doubt::of_ours(at_ms)
@@ -157,15 +173,60 @@ impl Mark {
         }
     }
 
-    /// Writes the mark; it is durable afterwards.
+    /// Writes the mark of a volume; it is durable afterwards.
     ///
     /// # Errors
     /// Of the disk.
     pub async fn write(self, volume: &Volume) -> Result<(), IoError> {
+        self.write_in(volume, &volume.root).await
+    }
+
+    async fn write_in(self, volume: &Volume, dir: &Path) -> Result<(), IoError> {
         let meta = volume.meta(IoClass::ClientWrite);
-        let path = Self::path(&volume.root);
-        meta.replace(&path, self.encode().into_bytes(), FILE_MODE)
-            .await
+        let bytes = self.encode().into_bytes();
+        meta.replace(&Self::path(dir), bytes, FILE_MODE).await
+    }
+
+    /// Says that what was written before `since_ms` is durable and whole, unless that is not known:
+    /// the mark stays as it is then.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub async fn stamp(volume: &Volume, since_ms: u64) -> Result<(), IoError> {
+        match Self::may_move(volume).await? {
+            true => Self::Open { since_ms }.write(volume).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the mark of a volume may say that all in it is durable and whole. Pools that are in
+    /// doubt and not loaded have marks of their own then.
+    async fn may_move(volume: &Volume) -> Result<bool, IoError> {
+        if !volume.commits.may_stamp() || volume.is_failed() {
+            return Ok(false);
+        }
+        for dir in volume.commits.unloaded() {
+            match Self::set_aside(volume, &dir).await {
+                Ok(()) => info!(pool = %dir.display(), "no NameNode had this block pool loaded: \
+                    its replicas that the last stop may have damaged are looked at when one has"),
+                Err(error) if error.kind() == IoErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            volume.commits.loaded(&dir);
+        }
+        Ok(true)
+    }
+
+    /// Writes the mark of a pool, which may have one of an earlier start.
+    async fn set_aside(volume: &Volume, dir: &Path) -> Result<(), IoError> {
+        let meta = volume.meta(IoClass::ClientWrite);
+        let earlier = meta
+            .run(IoOp::Stat, dir, |dir| Ok(Self::doubt(dir)))
+            .await?;
+        match Doubt::of_both(volume.doubt, earlier) {
+            Some(Doubt { since_ms, .. }) => Self::Open { since_ms }.write_in(volume, dir).await,
+            None => Ok(()),
+        }
     }
 
     /// Remembers what [`Doubt::starts_at`] found of another node's replicas: newer ones are ours
@@ -176,7 +237,7 @@ impl Mark {
     pub async fn narrow(volume: &Volume, since_ms: u64) -> Result<(), IoError> {
         let meta = volume.meta(IoClass::ClientWrite);
         let pools = meta.run(IoOp::List, &volume.root, |root| {
-            pools(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
+            pool_dirs(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
         });
         match pools.await?.len() {
             1 => Self::Open { since_ms }.write(volume).await,
@@ -184,25 +245,30 @@ impl Mark {
         }
     }
 
-    /// Removes the mark, durably: nothing is known of the last stop then.
+    /// Removes the mark in a directory of a volume, durably: nothing is known of the last stop
+    /// then, or nothing of the pool is in doubt.
     ///
     /// # Errors
     /// Of the disk.
-    pub async fn remove(volume: &Volume) -> Result<(), IoError> {
+    pub async fn remove(volume: &Volume, dir: &Path) -> Result<(), IoError> {
         let meta = volume.meta(IoClass::ClientWrite);
-        match meta.unlink(&Self::path(&volume.root)).await {
+        match meta.unlink(&Self::path(dir)).await {
             Err(e) if e.kind() != IoErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        meta.sync_dir(&volume.root).await
+        meta.sync_dir(dir).await
     }
 
-    /// Says that everything in the volume is durable and its replicas are whole. Without VERSION
-    /// it has none, as no NameNode has registered its node: the mark stays as it is.
+    /// Says that everything in the volume is durable and its replicas are whole, as
+    /// [`stamp`](Self::stamp) does. Without VERSION it has none, as no NameNode has registered its
+    /// node: the mark stays as it is.
     ///
     /// # Errors
     /// Of the disk.
     pub async fn close(volume: &Volume, at_ms: u64) -> Result<(), IoError> {
+        if !Self::may_move(volume).await? {
+            return Ok(());
+        }
         let meta = volume.meta(IoClass::ClientWrite);
         let root = volume.root.clone();
         let read = meta.run(IoOp::Stat, &root, |root| {
@@ -214,27 +280,6 @@ impl Mark {
         };
         Self::Closed { at_ms, version }.write(volume).await
     }
-}
-
-/// The names of the block pools that a volume has. Blocking.
-///
-/// # Errors
-/// Of the file system; a volume that was never used has none.
-pub fn pools(root: &Path) -> io::Result<HashSet<String>> {
-    let entries = match fs::read_dir(root.join(CURRENT)) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(HashSet::new()),
-        entries => entries?,
-    };
-    let mut pools = HashSet::new();
-    for entry in entries {
-        let name = entry?.file_name();
-        pools.extend(
-            name.to_str()
-                .filter(|name| name.starts_with("BP-"))
-                .map(str::to_owned),
-        );
-    }
-    Ok(pools)
 }
 
 #[cfg(test)]

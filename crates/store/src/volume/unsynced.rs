@@ -9,7 +9,7 @@
 //! is written back a quantum at a time, in the disk's order. Writers wait while more is dirty than
 //! the disk takes in five seconds.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -108,8 +108,8 @@ pub struct CommitRounds {
     most: AtomicU64,
     /// Parts of pools whose recent replicas are still being verified: the stamp stays until then.
     verifying: AtomicUsize,
-    /// Pools whose replicas are in doubt and that were not loaded yet: the stamp stays until then.
-    unloaded: Mutex<HashSet<String>>,
+    /// Directories of pools whose replicas are in doubt, and that were not loaded yet.
+    unloaded: Mutex<BTreeSet<PathBuf>>,
     /// Something that this process wrote may not be on the device, whatever a later sync says: the
     /// stamp stays, so that the next start looks at it.
     lost: AtomicBool,
@@ -282,25 +282,22 @@ impl CommitRounds {
     /// Whether the stamp may say that all that was written is durable. Nothing of an earlier
     /// process is still to be verified or synced then, and nothing of this one was lost.
     pub fn may_stamp(&self) -> bool {
-        self.verifying.load(Ordering::Acquire) == 0
-            && !self.lost.load(Ordering::Acquire)
-            && locks::lock(&self.unloaded).is_empty()
+        self.verifying.load(Ordering::Acquire) == 0 && !self.lost.load(Ordering::Acquire)
     }
 
-    /// The replicas of these pools are in doubt. Until all have been [loaded](Self::loaded) the
-    /// stamp stays, so that a stop before that has the next start look at them.
-    pub fn expect_pools(&self, names: HashSet<String>) {
-        *locks::lock(&self.unloaded) = names;
+    /// The replicas of the pools in these directories are in doubt.
+    pub fn expect_pools(&self, dirs: Vec<PathBuf>) {
+        locks::lock(&self.unloaded).extend(dirs);
     }
 
     /// A pool was loaded, and its replicas that are in doubt are [being
-    /// verified](Self::verifying); or its directory is gone.
-    pub fn loaded(&self, name: &str) {
-        locks::lock(&self.unloaded).remove(name);
+    /// verified](Self::verifying); or its directory is gone, or says itself that it is in doubt.
+    pub fn loaded(&self, dir: &Path) {
+        locks::lock(&self.unloaded).remove(dir);
     }
 
-    /// Pools that were not loaded, by name: their replicas stay in doubt.
-    pub fn unloaded(&self) -> Vec<String> {
+    /// Directories of pools that are in doubt and not loaded.
+    pub fn unloaded(&self) -> Vec<PathBuf> {
         locks::lock(&self.unloaded).iter().cloned().collect()
     }
 

@@ -251,7 +251,7 @@ pub async fn remove_pool(
     for volume in store.volumes() {
         let root = volume.root.join(CURRENT).join(id.as_str());
         match remove_tree(&volume, &root).await {
-            Ok(()) => volume.commits.loaded(id.as_str()),
+            Ok(()) => volume.commits.loaded(&root),
             Err(error) => {
                 warn!(path = %root.display(), %error,
                     "cannot delete the directory of a block pool");

@@ -152,8 +152,8 @@ pub async fn adopt(store: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
     slice.volume.settle_used();
     // Before other tasks work on the winners, whose files may have to go where these are.
     duplicates::settle_all(losers, store, pool).await;
-    verify_recent(store, pool, slice, loaded.recent);
-    slice.volume.commits.loaded(pool.id().as_str());
+    verify_recent(store, pool, slice, (loaded.recent, loaded.has_mark));
+    slice.volume.commits.loaded(&slice.paths.root);
     crate::transitions::delete::clear_leftovers(store, slice, loaded.leftovers);
     crate::service::upgrade::join_rolling(store, pool, slice).await;
     crate::service::upgrade::watch(store, slice);
@@ -165,9 +165,9 @@ fn verify_recent(
     store: &Arc<StoreState>,
     pool: &Arc<Pool>,
     slice: &Arc<BlockPoolSlice>,
-    recent: Vec<Block>,
+    (recent, has_mark): (Vec<Block>, bool),
 ) {
-    if recent.is_empty() {
+    if recent.is_empty() && !has_mark {
         return;
     }
     let volume = &slice.volume;
@@ -186,6 +186,10 @@ fn verify_recent(
                 () = slice.volume.gone.cancelled() => return,
                 () = verify => {}
             }
+        }
+        if has_mark && let Err(error) = Mark::remove(&slice.volume, &slice.paths.root).await {
+            warn!(pool = %slice.paths.root.display(), %error, "cannot remove the mark of a block \
+                pool whose replicas were verified: the next start verifies them again");
         }
         verifying.done();
     });
