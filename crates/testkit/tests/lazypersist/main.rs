@@ -120,10 +120,13 @@ impl Lab {
 
     /// Waits until the NameNode says this of the storage of a file of one block.
     fn wait_type(&self, path: &str, wanted: &str) -> Result<()> {
-        until(path, vec![wanted.to_owned()], || {
-            let blocks = self.fs.blocks(path)?.into_iter();
-            Ok(blocks.flat_map(|block| block.types).collect())
-        })
+        until(path, vec![wanted.to_owned()], || self.types(path))
+    }
+
+    /// The types of the storages that have the blocks of a file, says the NameNode.
+    fn types(&self, path: &str) -> Result<Vec<String>> {
+        let blocks = self.fs.blocks(path)?.into_iter();
+        Ok(blocks.flat_map(|block| block.types).collect())
     }
 
     fn volume(&mut self, number: usize) -> PathBuf {
@@ -240,10 +243,12 @@ impl Lab {
         self.hand_over(Kind::under_test(), 1)?;
         self.served("RAM_DISK", &[bare])?;
         self.wait_count(COPIED, 1)?;
-        // The stock node goes on with the replica in memory that has a copy; ours with the copy.
+        // Apache's node goes on with the replica in memory or with its copy; ours with the copy.
         self.hand_over(Kind::Apache, NEVER)?;
         self.served("DISK", &[ours, copied])?;
-        self.served("RAM_DISK", &[bare])?;
+        // It loads its volumes at once, and keeps a replica of both in the one that ends last.
+        until("places of the replica", 1, || Ok(self.types(bare.0)?.len()))?;
+        self.fs.check(bare.0, BLOCK, bare.1)?;
         self.hand_over(Kind::under_test(), 1)?;
         self.served("DISK", &files)?;
         let verified = self.fs.verify_metas(self.cluster.node(0))?;
