@@ -50,6 +50,9 @@ fn main() -> ExitCode {
         on.case("outdated_replicas_that_are_reported_first", |lab| {
             lab.reported_first()
         });
+        on.case("replicas_with_the_stamp_of_the_recovery", |lab| {
+            lab.same_stamp()
+        });
         on.case("truncate_with_block_recovery", |lab| lab.truncate());
         on.case("truncate_of_a_snapshotted_file", |lab| {
             lab.truncate_snapshotted()
@@ -361,8 +364,10 @@ impl Lab {
             );
             self.ask_for_reports()?;
             self.fs.wait_healthy("/", seconds(60))?;
-        } else {
-            healthy?;
+        } else if let Err(error) = healthy {
+            // What fsck says first names no block.
+            println!("{}", self.fsck_of_replicas("/")?);
+            return Err(error);
         }
         for index in 0..self.cluster.node_count() {
             self.cluster.node(index).stop()?;

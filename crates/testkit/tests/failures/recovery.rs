@@ -110,6 +110,60 @@ impl Lab {
         passed()
     }
 
+    /// A NameNode that was killed gives a generation stamp again that it gave a writer before: a
+    /// replica that took it then refuses the recovery with this stamp, and copies of what that made
+    /// of the others. The NameNode hears of it as bad, and has it deleted once others are enough.
+    pub fn same_stamp(&mut self) -> Result<Outcome> {
+        if Kind::under_test() == Kind::Apache {
+            let why = "stock nodes refuse copies until their next full report";
+            return Ok(Outcome::Skipped(why.into()));
+        }
+        self.cluster.heal()?;
+        self.fs.create("s", "/same-stamp", 33, json!({}))?;
+        self.fs.write("s", 500_500)?;
+        self.fs.handle("hflush", "s")?;
+        let block = self.fs.blocks("/same-stamp")?.remove(0);
+        self.fs.handle("abandon", "s")?;
+        let holders = block.nodes.iter().map(|xfer| self.index_of(xfer));
+        let holders = holders.collect::<Result<Vec<_>>>()?;
+        for index in 0..self.cluster.node_count() {
+            self.cluster.node(index).kill()?;
+        }
+        // What was staged is in the files when a node has started.
+        let bad = holders[1];
+        self.cluster.start_node(bad)?;
+        self.cluster.node(bad).kill()?;
+        take_next_stamp(&self.cluster.node(bad).block_files(block.id))?;
+        for index in &holders {
+            self.cluster.start_node(*index)?;
+        }
+        let count = holders.len();
+        self.cluster.namenode(0).wait_live(count, seconds(60))?;
+        self.fs.recover_lease("/same-stamp", seconds(120))?;
+        self.check_between("/same-stamp", 33, 500_500, 500_500)?;
+        // There is only one node to copy to.
+        wait::until("the report of a bad replica", seconds(60), || {
+            let now = self.fsck_of_replicas("/same-stamp")?;
+            Ok(if now.contains("(CORRUPT)") {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(now)
+            })
+        })?;
+        self.cluster.heal()?;
+        wait::until("the end of the bad replica", seconds(60), || {
+            let files = self.cluster.node(bad).block_files(block.id);
+            Ok(if files.is_empty() {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{files:?}"))
+            })
+        })?;
+        self.fs.wait_replicas("/same-stamp", 3, seconds(60))?;
+        self.fs.check("/same-stamp", 500_500, 33)?;
+        passed()
+    }
+
     /// Outdated replicas that are reported while the NameNode knows no good one yet are not deleted
     /// for it. With the good one and one copy there is nowhere left to copy to, until nodes report
     /// once more.
@@ -236,6 +290,27 @@ impl Lab {
         self.fs.wait_replicas("/snap/f", 3, seconds(60))?;
         passed()
     }
+}
+
+/// Gives a replica that is being written the generation stamp after its own.
+fn take_next_stamp(files: &[PathBuf]) -> Result<()> {
+    for file in files {
+        let name = file.file_name().and_then(|name| name.to_str());
+        let Some(stem) = name.and_then(|name| name.strip_suffix(".meta")) else {
+            continue;
+        };
+        let taken = stem.rsplit_once('_').and_then(|(block, stamp)| {
+            let next = stamp.parse::<u64>().ok()? + 1;
+            Some(file.with_file_name(format!("{block}_{next}.meta")))
+        });
+        let to = taken.ok_or_else(|| {
+            TestkitError::Expectation(format!("{} is no replica", file.display()))
+        })?;
+        return std::fs::rename(file, &to).map_err(TestkitError::file("renaming", file));
+    }
+    Err(TestkitError::Expectation(format!(
+        "no meta file in {files:?}"
+    )))
 }
 
 /// Moves the files of a replica that is being written to where finalized ones are.

@@ -47,7 +47,9 @@ pub async fn open_replica(
 /// A copy that the NameNode ordered was refused for what a recovery left of the replica here. It
 /// does not know of that one, and would order the copy again and again until the next full report,
 /// hours later. Told of it now, it compares generation stamps and may have the replica deleted. A
-/// newer stamp is of a recovery that came after the one that the NameNode committed.
+/// newer stamp is of a recovery that came after the one that the NameNode committed. With the very
+/// stamp an incremental report would pass for a replica being written. As bad is what a full
+/// report makes of it: only a finalized one counts of a block that is complete.
 fn report_stale(x: &Xceivers, wanted: &ExtendedBlock) {
     let Some(there) = x.store().replica(&wanted.pool, wanted.block.id) else {
         return;
@@ -58,7 +60,7 @@ fn report_stale(x: &Xceivers, wanted: &ExtendedBlock) {
     );
     let tell = || {
         tracing::info!(block = %there.block, state = %there.state, wanted,
-            "a copy was refused for a replica with another generation stamp: reporting it");
+            "a copy was refused for a replica that is out of date: reporting it");
     };
     match there.state {
         ReplicaState::Finalized if stamp != wanted => {
@@ -68,6 +70,10 @@ fn report_stale(x: &Xceivers, wanted: &ExtendedBlock) {
         ReplicaState::Rwr | ReplicaState::Rur if stamp < wanted => {
             tell();
             announce(x, &there.block, &there.storage);
+        }
+        ReplicaState::Rwr if stamp == wanted => {
+            tell();
+            x.link().bad_block(&there.block, &there.storage);
         }
         _ => {}
     }
