@@ -1,4 +1,7 @@
 //! Hadoop's shell on a host: `bin/hdfs`, and the `hadoop-env.sh` by which it starts a node.
+//!
+//! It is that of the installation which `HAYLOFT_HADOOP_SHELL` names, without its jars: the classes
+//! are those of the suite. Else `hdfs.sh` stands for it.
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::files::merge;
@@ -28,10 +31,26 @@ pub fn environment(hadoop: &Hadoop, java: &Path, logs: &Path, pids: &Path) -> St
     )
 }
 
-/// Puts `hdfs` into a directory.
-pub fn put_hdfs(bin: &Path) -> Result<()> {
-    fs::create_dir_all(bin).map_err(TestkitError::file("making", bin))?;
-    put_program(&bin.join("hdfs"), HDFS)
+/// Makes a directory Hadoop's home: `bin/hdfs`, and the scripts that it sources.
+pub fn put_shell(home: &Path) -> Result<()> {
+    let (bin, libexec) = (home.join("bin"), home.join("libexec"));
+    for dir in [&bin, &libexec] {
+        fs::create_dir_all(dir).map_err(TestkitError::file("making", dir))?;
+    }
+    let Some(real) = std::env::var_os("HAYLOFT_HADOOP_SHELL").map(PathBuf::from) else {
+        return put_program(&bin.join("hdfs"), HDFS);
+    };
+    // It refuses to start where these folders of jars are missing.
+    for part in ["common", "hdfs", "mapreduce", "yarn"] {
+        let dir = home.join("share/hadoop").join(part);
+        fs::create_dir_all(&dir).map_err(TestkitError::file("making", &dir))?;
+    }
+    for (from, into) in [("bin/hdfs", &bin), ("libexec/.", &libexec)] {
+        let mut copy = Command::new("cp");
+        copy.args(["-rL", "--preserve=mode"]);
+        mounts::run(copy.arg(real.join(from)).arg(into))?;
+    }
+    Ok(())
 }
 
 /// Writes a script that may be run.

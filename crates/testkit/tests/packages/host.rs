@@ -164,15 +164,7 @@ impl DebianHost {
         mounts::run(Command::new("cp").arg("-rL").arg(all).arg(&self.conf))?;
         let text = hadoop_shell::environment(cluster.hadoop(), java, &self.logs, &pids);
         self.write(&self.conf.join("hadoop-env.sh"), &text)?;
-        // The real one, where an installation is named.
-        if let Some(real) = std::env::var_os("HAYLOFT_HADOOP_SHELL") {
-            let opt = self.at("/opt");
-            make_dir(&opt)?;
-            let to = opt.join("hadoop");
-            mounts::run(Command::new("cp").arg("-rL").arg(real).arg(to))?;
-            return Ok(());
-        }
-        hadoop_shell::put_hdfs(&self.at(HADOOP_HOME).join("bin"))
+        hadoop_shell::put_shell(&self.at(HADOOP_HOME))
     }
 
     /// Adds a line to the node's hadoop-env.sh; gives what was there.

@@ -28,7 +28,7 @@ impl ShellHost {
         for dir in [&logs, &pids] {
             fs::create_dir_all(dir).map_err(TestkitError::file("making", dir))?;
         }
-        hadoop_shell::put_hdfs(&home.join("bin"))?;
+        hadoop_shell::put_shell(&home)?;
         let java = hadoop_shell::java_home()?;
         let text = hadoop_shell::environment(cluster.hadoop(), &java, &logs, &pids);
         let path = conf.join("hadoop-env.sh");
@@ -64,6 +64,8 @@ impl ShellHost {
         let mut command = Command::new(&hdfs);
         command.arg("--config").arg(&self.conf);
         command.args(["--daemon", action, "datanode"]);
+        // The one of the suite's jars has no scripts.
+        command.env_remove("HADOOP_HOME");
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let status = command.stderr(Stdio::null()).status();
         let status = status.map_err(TestkitError::file("running", &hdfs))?;
