@@ -8,7 +8,9 @@
 HAYLOFT=${HAYLOFT:-/usr/bin/hayloft}
 
 hdfs_subcommand_datanode() {
-    if [[ ! -x ${HAYLOFT} ]]; then
+    # None is needed to stop a node, nor where `--workers` has other hosts start theirs.
+    if [[ ${HADOOP_DAEMON_MODE} =~ ^(start|default)$ && ${HADOOP_WORKER_MODE} != true &&
+        ! -x ${HAYLOFT} ]]; then
         hadoop_error "ERROR: hayloft: ${HAYLOFT} is no program: install it, set HAYLOFT in" \
             "hadoop-env.sh, or remove ${BASH_SOURCE[0]}"
         exit 1
@@ -23,6 +25,10 @@ hdfs_subcommand_datanode() {
     HADOOP_SECURE_CLASSNAME=io.hayloft.Node
     hadoop_deprecate_envvar HADOOP_SECURE_DN_PID_DIR HADOOP_SECURE_PID_DIR
     hadoop_deprecate_envvar HADOOP_SECURE_DN_LOG_DIR HADOOP_SECURE_LOG_DIR
+    # A node has stopped within 10 s. Hadoop's default kills it after 5.
+    if [[ ${HADOOP_STOP_TIMEOUT} =~ ^([0-9]|1[0-4])$ ]]; then
+        HADOOP_STOP_TIMEOUT=15
+    fi
 
     # Makes this process the node.
     hayloft_become_node() {

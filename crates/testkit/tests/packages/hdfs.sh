@@ -53,6 +53,7 @@ for profile in "$HADOOP_CONF_DIR"/shellprofile.d/*.sh; do
     [ ! -f "$profile" ] || . "$profile"
 done
 
+HADOOP_STOP_TIMEOUT=${HADOOP_STOP_TIMEOUT:-5}
 if declare -F "hdfs_subcommand_$HADOOP_SUBCMD" >/dev/null; then
     "hdfs_subcommand_$HADOOP_SUBCMD" "${HADOOP_SUBCMD_ARGS[@]}"
 elif [ "$HADOOP_SUBCMD" = datanode ]; then
@@ -102,7 +103,10 @@ case $HADOOP_DAEMON_MODE in
         [ -f "$pid_file" ] || exit 0
         pid=$(<"$pid_file")
         kill "$pid" 2>/dev/null
-        for _ in {1..100}; do lives "$pid" || break; sleep 0.1; done
+        for ((tenth = 0; tenth < 10 * HADOOP_STOP_TIMEOUT; tenth++)); do
+            lives "$pid" || break
+            sleep 0.1
+        done
         kill -9 "$pid" 2>/dev/null
         for _ in {1..50}; do lives "$pid" || break; sleep 0.1; done
         rm -f "$pid_file" "$wrapper_pid_file"

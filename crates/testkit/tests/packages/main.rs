@@ -50,6 +50,8 @@ fn main() -> ExitCode {
         on.case("no_swap_in_safe_mode", |lab| lab.safe_mode());
         on.case("swap_in", |lab| lab.swap_in());
         on.case("hadoops_shell_means_ours", |lab| lab.under_the_profile());
+        on.case("a_stop_takes_its_time", |lab| lab.slow_stop());
+        on.case("a_program_that_is_gone", |lab| lab.gone());
         on.case("swap_out", |lab| lab.swap_out());
         on.case("one_that_does_not_start", |lab| {
             lab.goes_back("HAYLOFT=/bin/false", false)
@@ -303,6 +305,45 @@ impl Lab {
             format!("{logs:?}: {text}")
         })?;
         self.check(&[("/by-apache", 1), ("/by-ours", 2)])?;
+        passed()
+    }
+
+    /// The node of the profile is started again, by its own program.
+    fn starts_again(&mut self) -> Result<()> {
+        expect_eq("a start", self.host.daemon("start")?, 0)?;
+        self.host.wait_runs(Some("hayloft"), seconds(60))?;
+        self.wait_live()
+    }
+
+    /// Hadoop's shell kills what has not stopped in 5 s, and a node may take 10.
+    fn slow_stop(&mut self) -> Result<Outcome> {
+        let slow = "#!/bin/bash\ntrap 'sleep 8; : >/opt/stopped; exit' TERM\n\
+                    while :; do sleep 0.2; done\n";
+        hadoop_shell::put_program(&self.host.at("/opt/slow"), slow)?;
+        expect_eq("a stop", self.host.daemon("stop")?, 0)?;
+        let lines = "HAYLOFT=/opt/slow\nHADOOP_STOP_TIMEOUT=5";
+        let was = self.host.add_to_environment(lines)?;
+        let began = self.host.daemon("start");
+        let ended = self.host.daemon("stop");
+        self.host
+            .write(&self.host.conf.join("hadoop-env.sh"), &was)?;
+        expect_eq("a slow one", (began?, ended?), (0, 0))?;
+        expect(self.host.at("/opt/stopped").exists(), || {
+            "it was killed".into()
+        })?;
+        self.starts_again()?;
+        passed()
+    }
+
+    /// A node whose program was removed is stopped, and none is started.
+    fn gone(&mut self) -> Result<Outcome> {
+        let was = self.host.add_to_environment("HAYLOFT=/opt/none")?;
+        let codes = ["status", "stop", "start"].map(|action| self.host.daemon(action));
+        self.host
+            .write(&self.host.conf.join("hadoop-env.sh"), &was)?;
+        let codes: Result<Vec<_>> = codes.into_iter().collect();
+        expect_eq("status, stop and start", codes?, vec![0, 0, 1])?;
+        self.starts_again()?;
         passed()
     }
 
