@@ -20,6 +20,15 @@ use crate::given::{WhereArgs, conf_dir, environment, volumes};
 /// What Bigtop and others call their unit.
 const USUAL_UNIT: &str = "hadoop-hdfs-datanode";
 
+/// What has an `hdfs` source scripts of another installation than its own.
+const OTHER_HOME: [&str; 5] = [
+    "HADOOP_HOME",
+    "HADOOP_PREFIX",
+    "HADOOP_LIBEXEC_DIR",
+    "HADOOP_COMMON_HOME",
+    "HADOOP_HDFS_HOME",
+];
+
 /// Which node, and how this host starts and stops it.
 #[derive(Debug, Args)]
 pub struct HostArgs {
@@ -64,7 +73,11 @@ enum Way {
     /// systemd's unit, which runs Hadoop's `hdfs`.
     Unit(String),
     /// `hdfs --daemon`.
-    Daemon(PathBuf),
+    Daemon {
+        hdfs: PathBuf,
+        /// Whether its installation was named, and has the scripts.
+        alone: bool,
+    },
 }
 
 /// What is done to the node.
@@ -168,13 +181,13 @@ impl SwapHost {
     /// What starts or stops the node on this host.
     pub fn command(&self, action: Action) -> Command {
         let word = action.word();
-        let hdfs = match &self.way {
+        let (hdfs, alone) = match &self.way {
             Way::Unit(unit) => {
                 let mut command = Command::new("systemctl");
                 command.args([word, unit]);
                 return command;
             }
-            Way::Daemon(hdfs) => hdfs,
+            Way::Daemon { hdfs, alone } => (hdfs, *alone),
         };
         let mut command = if self.as_other && !self.by_root {
             // Names of Hadoop's files have the user of these variables.
@@ -187,6 +200,11 @@ impl SwapHost {
         };
         command.arg("--config").arg(&self.conf);
         command.args(["--daemon", word, "datanode"]);
+        if alone {
+            OTHER_HOME.iter().for_each(|name| {
+                command.env_remove(name);
+            });
+        }
         command
     }
 
@@ -229,7 +247,7 @@ impl HostArgs {
             .map(|dir| dir.display().to_string());
         let unit = match way {
             Way::Unit(unit) => Some(unit.clone()),
-            Way::Daemon(_) => None,
+            Way::Daemon { .. } => None,
         };
         let given = [("--hadoop-home", home), ("--unit", unit)];
         let pairs = given
@@ -255,7 +273,9 @@ impl Way {
             },
         };
         let Some(unit) = unit else {
-            return hdfs_of(args.hadoop_home.as_deref()).map(Self::Daemon);
+            let home = args.hadoop_home.as_deref();
+            let alone = home.is_some_and(|home| home.join("libexec").is_dir());
+            return hdfs_of(home).map(|hdfs| Self::Daemon { hdfs, alone });
         };
         let starts = what_starts(&unit)?;
         if !starts.contains("hdfs") {

@@ -4,10 +4,15 @@
 # names an installation.
 #
 # Kept of the contract: `--config`, `--daemon start|stop|status`, hadoop-env.sh, shellprofile.d of
-# the configuration, `hdfs_subcommand_NAME`, functions that a profile may replace, names of
-# variables, of the pid file and of the .out file, exit codes.
+# libexec and of the configuration, `hdfs_subcommand_NAME`, functions that a profile may replace,
+# names of variables, of the pid file and of the .out file, exit codes. HADOOP_HOME names whose
+# scripts are taken, and HADOOP_STOP_TIMEOUT the seconds until a kill.
 
-HADOOP_CONF_DIR=/etc/hadoop/conf
+if [ -n "$HADOOP_HOME" ] && [ ! -d "$HADOOP_HOME/libexec" ]; then
+    echo "ERROR: $HADOOP_HOME has no scripts" >&2
+    exit 1
+fi
+HADOOP_CONF_DIR=${HADOOP_CONF_DIR:-/etc/hadoop/conf}
 HADOOP_DAEMON_MODE=default
 while :; do
     case $1 in
