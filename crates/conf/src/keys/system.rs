@@ -24,6 +24,18 @@ keys! {
         "Host name to register under; the system's own when empty.").aliases(&["slave.host.name"]);
     USE_DATANODE_HOSTNAME: bool = ("dfs.datanode.use.datanode.hostname", "false",
         "Connect to other nodes by host name.");
+    REGISTERED_HOSTNAME: Option<String> = ("dfs.datanode.registered.hostname", "",
+        "Host name or address that NameNodes are told in the place of this host's, of a node that \
+         others reach through it. A key of Stackable's Hadoop, whose NameNode keeps it; Apache's \
+         takes the address that it sees. Not for virtual nodes.");
+    REGISTERED_PORT: u32 = ("dfs.datanode.registered.port", "0",
+        "Port of data transfer that NameNodes are told; 0 for the one that is bound.").max(65_535);
+    REGISTERED_IPC_PORT: u32 = ("dfs.datanode.registered.ipc.port", "0",
+        "The same of the RPC server.").max(65_535);
+    REGISTERED_HTTP_PORT: u32 = ("dfs.datanode.registered.http.port", "0",
+        "The same of HTTP.").max(65_535);
+    REGISTERED_HTTPS_PORT: u32 = ("dfs.datanode.registered.https.port", "0",
+        "The same of HTTPS.").max(65_535);
     HANDLER_COUNT: u32 = ("dfs.datanode.handler.count", "10",
         "RPC calls that run at the same time.").min(1).max(100_000);
     IPC_LISTEN_QUEUE: u32 = ("ipc.server.listen.queue.size", "256",

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{FakeNameNode, FakeStore, UUID};
-use crate::identity::Identity;
+use crate::identity::{Identity, Registered};
 use crate::namenode::NameNodes;
 use crate::namenode::held_pools::HeldPools;
 use crate::namenode::inventory::Inventory;
@@ -127,6 +127,7 @@ impl Node {
             config: SharedConfig::new(config),
             identity: Identity {
                 local: None,
+                registered: Registered::default(),
                 datanode_uuid: UUID.to_owned(),
                 host_name: "localhost".to_owned(),
                 ip_addr: "127.0.0.1".to_owned(),
