@@ -53,7 +53,8 @@ hadoop_start_secure_daemon() {
 
 # shellcheck disable=SC1091
 . "$HADOOP_CONF_DIR/hadoop-env.sh"
-for profile in "$HADOOP_CONF_DIR"/shellprofile.d/*.sh; do
+libexec=${HADOOP_HOME:-${0%/*}/..}/libexec
+for profile in "$libexec"/shellprofile.d/*.sh "$HADOOP_CONF_DIR"/shellprofile.d/*.sh; do
     # shellcheck disable=SC1090
     [ ! -f "$profile" ] || . "$profile"
 done

@@ -87,6 +87,14 @@ pub struct DebianHost {
 impl DebianHost {
     /// Unpacks a Debian and installs the package there.
     pub fn make(tar: &Path, deb: &Path, cluster: &Cluster, conf: &Path) -> Result<Self> {
+        let host = Self::without_package(tar, cluster, conf)?;
+        fs::copy(deb, host.at("/tmp/hayloft.deb")).map_err(TestkitError::file("copying", deb))?;
+        host.run(&["dpkg", "--install", "/tmp/hayloft.deb"])?;
+        Ok(host)
+    }
+
+    /// Unpacks a Debian, with Hadoop's shell alone.
+    pub fn without_package(tar: &Path, cluster: &Cluster, conf: &Path) -> Result<Self> {
         let root = hayloft_testkit::hadoop::scratch("debian-")?;
         mounts::run(
             Command::new("tar")
@@ -128,8 +136,6 @@ impl DebianHost {
             shared,
         };
         host.install_hadoop(cluster, conf, &java)?;
-        fs::copy(deb, host.at("/tmp/hayloft.deb")).map_err(TestkitError::file("copying", deb))?;
-        host.run(&["dpkg", "--install", "/tmp/hayloft.deb"])?;
         Ok(host)
     }
 
@@ -180,7 +186,8 @@ impl DebianHost {
         fs::write(path, text).map_err(TestkitError::file("writing", path))
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    /// A command inside, not run yet.
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = match &self.systemd {
             Some(systemd) => systemd.enter(),
             None => self.change_root(),

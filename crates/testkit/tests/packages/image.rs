@@ -83,14 +83,17 @@ fn same_image() -> Result<Outcome> {
 }
 
 /// An image, unpacked: blobs by their names, and the root that its layers make.
-struct UnpackedImage {
+pub struct UnpackedImage {
     dir: tempfile::TempDir,
-    config: Value,
+    /// Name and tag.
+    pub name: String,
+    pub config: Value,
     layers: Vec<PathBuf>,
 }
 
 impl UnpackedImage {
-    fn make() -> Result<Self> {
+    /// Builds it from the package.
+    pub fn make() -> Result<Self> {
         let dir = scratch("image-")?;
         let (tar, layout) = (dir.path().join("image.oci.tar"), dir.path().join("layout"));
         let root = dir.path().join("root");
@@ -118,19 +121,30 @@ impl UnpackedImage {
         // What a runtime brings.
         fs::copy("/etc/hosts", root.join("etc/hosts"))
             .map_err(TestkitError::file("copying", "/etc/hosts"))?;
+        let annotations = &index["manifests"][0]["annotations"];
+        let name = annotations["org.opencontainers.image.ref.name"].as_str();
         Ok(Self {
             dir,
+            name: name.unwrap_or_default().to_owned(),
             config,
             layers,
         })
     }
 
-    fn root(&self) -> PathBuf {
+    pub fn root(&self) -> PathBuf {
         self.dir.path().join("root")
     }
 
+    /// A variable of its environment.
+    pub fn variable(&self, name: &str) -> String {
+        let words = self.words(&["Env"]);
+        let mut pairs = words.iter().filter_map(|word| word.split_once('='));
+        let found = pairs.find(|(of, _)| *of == name);
+        found.map_or_else(String::new, |(_, value)| value.to_owned())
+    }
+
     /// Words of the configuration's list.
-    fn words(&self, of: &[&str]) -> Vec<String> {
+    pub fn words(&self, of: &[&str]) -> Vec<String> {
         let value = of.iter().fold(&self.config["config"], |at, key| &at[*key]);
         let words = value.as_array().into_iter().flatten();
         words

@@ -1,7 +1,7 @@
 //! The packages, as a fresh Debian takes them, and `hayloft swap` there: data that Apache's node
 //! wrote is read from ours and the reverse, and a host is not left without a node. And the image
-//! that is made of them. [`services`], [`bad_input`], [`many`]: `hayloft swap` without them, on
-//! this host.
+//! that is made of them; [`stackable`]: Hadoop's images, changed to have ours in them.
+//! [`services`], [`bad_input`], [`many`]: `hayloft swap` without them, on this host.
 //!
 //! Hadoop's shell is that of an installation that `HAYLOFT_HADOOP_SHELL` names, else `hdfs.sh`
 //! beside this file, which keeps to its contract.
@@ -13,6 +13,7 @@ mod image;
 mod many;
 mod services;
 mod shell_host;
+mod stackable;
 mod systemd;
 
 use hayloft_testkit::error::Result;
@@ -35,7 +36,9 @@ fn main() -> ExitCode {
         suite.case("the_same_bytes_twice", same_bytes);
         suite.case("lintian_finds_no_error", lintian);
         suite.case("the_rpm_holds_the_program", rpm);
-        image::cases(suite, missing(&["--image"]));
+        let no_image = missing(&["--image"]);
+        image::cases(suite, no_image.clone());
+        stackable::cases(suite, no_image.or_else(|| missing(&[])));
         services::cases(suite);
         bad_input::cases(suite);
         many::cases(suite);

@@ -62,7 +62,7 @@ exec env -i container=hayloft PATH=/usr/sbin:/usr/bin:/sbin:/bin \
 
 /// Makes the user of the units. The configuration, the first argument, gets its usual place; that
 /// user comes to the cluster's directory, the second, and owns the volumes, the others.
-const OF_HDFS: &str = r#"
+pub const OF_HDFS: &str = r#"
 set -e
 useradd --system hdfs
 mkdir -p /etc/hadoop
