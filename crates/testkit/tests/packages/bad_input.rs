@@ -34,6 +34,9 @@ at "after $4"
 exit "$code"
 "#;
 
+/// MiB of the file system that is filled up: blocks of the cluster have to fit in.
+const SMALL_MIB: u32 = 128;
+
 /// Where it is killed, the node that runs in the end, what it is called, and the swap that follows.
 const KILLED: [(&str, &str, &str, &str); 5] = [
     ("before stop", "apache", "Apache's DataNode", "in"),
@@ -56,6 +59,7 @@ pub fn cases(suite: &mut Suite) {
     on.case("a_wrong_user_and_scripts_of_others", |lab| lab.others_may());
     on.case("a_directory_of_another_cluster", |lab| lab.others());
     on.case("no_room_for_the_profile", |lab| lab.full());
+    on.case("a_data_directory_that_is_full", |lab| lab.full_volume());
     on.case("a_change_that_is_killed", |lab| lab.killed());
 }
 
@@ -74,11 +78,20 @@ struct BadInput {
     cluster: Cluster,
     fs: Driver,
     shell: ShellHost,
+    /// The second directory of the node, where this user mounts one.
+    small: Option<TestMount>,
+    _dir: tempfile::TempDir,
 }
 
 impl BadInput {
     fn start() -> Result<Self> {
-        let two = vec![VolumeSpec::default(), VolumeSpec::default()];
+        let dir = hayloft_testkit::hadoop::scratch("small-")?;
+        let small = match may_mount() {
+            true => Some(TestMount::tmpfs(&dir.path().join("data"), SMALL_MIB)?),
+            false => None,
+        };
+        let second = small.as_ref().map(|of| VolumeSpec::at(of.path()));
+        let two = vec![VolumeSpec::default(), second.unwrap_or_default()];
         let mut cluster = Cluster::builder("bad-input")
             .node(NodeSpec::new(Kind::Apache).volumes(two))
             .conf("dfs.replication", 1)
@@ -89,7 +102,13 @@ impl BadInput {
         shell.daemon("start")?;
         await_live(&shell)?;
         fs.put("/before", 30 * BLOCK, 1, json!({}))?;
-        Ok(Self { cluster, fs, shell })
+        Ok(Self {
+            cluster,
+            fs,
+            shell,
+            small,
+            _dir: dir,
+        })
     }
 
     fn end(self, failed: bool) {
@@ -190,6 +209,30 @@ impl BadInput {
         let right = said.contains("No space left") && said.contains("DataNode was started");
         expect(code == 1 && right, || report.to_string())?;
         await_live(&self.shell)?;
+        passed()
+    }
+
+    /// Neither node is stopped where the other would find no room for what it writes at its start.
+    fn full_volume(&mut self) -> Result<Outcome> {
+        let Some(small) = &self.small else {
+            return Ok(Outcome::Skipped("only root mounts a file system".into()));
+        };
+        let why = format!("{} is full: free 16 MiB", small.path().display());
+        let filler = small.fill_but(8 << 20)?;
+        let almost = self.stays(&why);
+        // To the last byte.
+        let fully = small.fill().and_then(|_| self.stays(&why));
+        fs::remove_file(&filler).map_err(TestkitError::file("removing", &filler))?;
+        almost.and(fully)?;
+        self.fs.check("/before", 30 * BLOCK, 1)?;
+        self.swaps("in")?;
+        let filler = small.fill_but(8 << 20)?;
+        let (code, report) = self.shell.swap(&["out"], &[])?;
+        fs::remove_file(&filler).map_err(TestkitError::file("removing", &filler))?;
+        let told = report["steps"].to_string().contains(&why);
+        expect(code == 1 && told, || report.to_string())?;
+        ShellHost::runs(&report, "hayloft", "hayloft")?;
+        self.swaps("out")?;
         passed()
     }
 
