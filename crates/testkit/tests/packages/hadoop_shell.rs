@@ -22,7 +22,7 @@ pub fn environment(hadoop: &Hadoop, java: &Path, logs: &Path, pids: &Path) -> St
     let class_path = hadoop.jars().iter().map(|jar| jar.display().to_string());
     let class_path: Vec<_> = class_path.collect();
     format!(
-        "JAVA_HOME={}\nHADOOP_LOG_DIR={}\nHADOOP_PID_DIR={}\nHADOOP_CLASSPATH={}\n\
+        "export JAVA_HOME={}\nHADOOP_LOG_DIR={}\nHADOOP_PID_DIR={}\nHADOOP_CLASSPATH={}\n\
          HADOOP_OPTS=-Xmx192m\nHADOOP_STOP_TIMEOUT=30\n",
         java.display(),
         logs.display(),

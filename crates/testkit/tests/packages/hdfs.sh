@@ -47,7 +47,7 @@ hadoop_start_secure_daemon() {
     echo $$ >"$privileged_pid_file"
     # shellcheck disable=SC2086
     exec "$JSVC_HOME/jsvc" "-Dproc_$name" -outfile "$out_file" -errfile "$error_file" \
-        -pidfile "$pid_file" -nodetach -user "$HDFS_DATANODE_SECURE_USER" -home "$JAVA_HOME" \
+        -pidfile "$pid_file" -nodetach -user "$HDFS_DATANODE_SECURE_USER" \
         -cp "$HADOOP_CONF_DIR:$HADOOP_CLASSPATH" $HADOOP_OPTS "$class" "$@"
 }
 
