@@ -7,6 +7,7 @@
 //! beside this file, which keeps to its contract.
 
 mod bad_input;
+mod files;
 mod hadoop_shell;
 mod host;
 mod image;
@@ -16,11 +17,12 @@ mod shell_host;
 mod stackable;
 mod systemd;
 
+use files::PackedFile;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::repository_root;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
-use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError, mounts};
+use hayloft_testkit::{Cluster, Driver, Outcome, Suite, mounts};
 use host::{DebianHost, Packages};
 use std::fs;
 use std::process::{Command, ExitCode};
@@ -33,9 +35,7 @@ const KILLED_AT: [u64; 5] = [1, 5, 15, 40, 80];
 
 fn main() -> ExitCode {
     Suite::run("packages", |suite| {
-        suite.case("the_same_bytes_twice", same_bytes);
-        suite.case("lintian_finds_no_error", lintian);
-        suite.case("the_rpm_holds_the_program", rpm);
+        files::cases(suite);
         let no_image = missing(&["--image"]);
         image::cases(suite, no_image.clone());
         stackable::cases(suite, no_image.or_else(|| missing(&[])));
@@ -76,54 +76,6 @@ fn missing(kind: &[&str]) -> Option<String> {
     let mut command = Command::new(repository_root().join("scripts/fetch-debian-root"));
     let made = mounts::run(command.args(kind));
     made.err().map(|error| error.to_string())
-}
-
-fn same_bytes() -> Result<Outcome> {
-    let sums = |packages: &Packages| {
-        let path = packages.dir.join("SHA256SUMS");
-        fs::read_to_string(&path).map_err(TestkitError::file("reading", &path))
-    };
-    let first = sums(&Packages::make()?)?;
-    expect_eq("checksums", sums(&Packages::make()?)?, first)?;
-    passed()
-}
-
-fn has(program: &str) -> bool {
-    let found = Command::new("sh")
-        .args(["-c", "command -v \"$1\"", "sh", program])
-        .output();
-    found.is_ok_and(|of| of.status.success())
-}
-
-fn lintian() -> Result<Outcome> {
-    if !has("lintian") {
-        return Ok(Outcome::Skipped("no lintian".into()));
-    }
-    let deb = Packages::ready()?.file(".deb")?;
-    mounts::run(
-        Command::new("lintian")
-            .args(["--fail-on", "error"])
-            .arg(deb),
-    )?;
-    passed()
-}
-
-fn rpm() -> Result<Outcome> {
-    if !has("rpm2cpio") || !has("cpio") {
-        return Ok(Outcome::Skipped("no rpm2cpio or cpio".into()));
-    }
-    let rpm = Packages::ready()?.file(".rpm")?;
-    let dir = hayloft_testkit::hadoop::scratch("rpm-")?;
-    let unpack = "rpm2cpio \"$1\" | cpio --extract --make-directories --quiet";
-    mounts::run(
-        Command::new("sh")
-            .args(["-c", unpack, "sh"])
-            .arg(rpm)
-            .current_dir(dir.path()),
-    )?;
-    let said = mounts::run(Command::new(dir.path().join("usr/bin/hayloft")).arg("--version"))?;
-    expect(said.starts_with("hayloft "), || said.clone())?;
-    passed()
 }
 
 /// A cluster whose only node is on a host made of this Debian, and does not run yet.
@@ -186,16 +138,20 @@ impl Lab {
     fn files(&mut self) -> Result<Outcome> {
         let said = self.host.run(&["hayloft", "--version"])?;
         expect(said.starts_with("hayloft "), || said.clone())?;
-        let list = "dpkg --listfiles hayloft | xargs -d '\\n' stat -c '%U %G %a %F %n'";
-        for line in self.host.run(&["sh", "-c", list])?.lines() {
-            let mode = match line {
-                _ if line.ends_with(" /usr/bin/hayloft") => "755 regular file",
-                _ if line.contains(" directory ") => "755 directory",
-                _ => "644 regular file",
-            };
-            let right = line.starts_with(&format!("root root {mode} "));
-            expect(right || line.ends_with(" directory /."), || line.to_owned())?;
-        }
+        let list = "dpkg --listfiles hayloft | xargs -d '\\n' stat -c '%A %U/%G %n'";
+        let list = self.host.run(&["sh", "-c", list])?;
+        let entries = list.lines().filter_map(|line| {
+            let mut words = line.split(' ');
+            let (mode, owners, path) = (words.next()?, words.next()?, words.next()?);
+            let slash = if mode.starts_with('d') { "/" } else { "" };
+            Some(PackedFile {
+                path: format!("{path}{slash}"),
+                owners: owners.to_owned(),
+                mode: mode.to_owned(),
+            })
+        });
+        let installed = entries.filter(|of| of.path != "/./");
+        files::compare("the host", &installed.collect::<Vec<_>>())?;
         let needed = self.host.run(&["ldd", "/usr/bin/hayloft"])?;
         expect(!needed.contains("not found"), || needed.clone())?;
         let raw = "/usr/lib/hayloft/raw.so";
