@@ -2,6 +2,7 @@
 //! wrote is read from ours and the reverse, and a host is not left without a node. And the image
 //! that is made of them; [`stackable`]: Hadoop's images, changed to have ours in them.
 //! [`services`], [`bad_input`], [`many`]: `hayloft swap` without them, on this host.
+//! [`step_back`]: an earlier package, a later one and back.
 //!
 //! Hadoop's shell is that of an installation that `HAYLOFT_HADOOP_SHELL` names, else `hdfs.sh`
 //! beside this file, which keeps to its contract.
@@ -15,6 +16,7 @@ mod many;
 mod services;
 mod shell_host;
 mod stackable;
+mod step_back;
 mod systemd;
 
 use files::PackedFile;
@@ -25,6 +27,7 @@ use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite, mounts};
 use host::{DebianHost, Packages};
 use std::fs;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
             lab.goes_back("HAYLOFT=/opt/sleeper", true)
         });
         on.case("a_swap_that_is_killed", |lab| lab.killed());
+        step_back::cases(suite);
         systemd::cases(suite, missing(&["--systemd"]));
         Ok(())
     })
@@ -80,6 +84,11 @@ fn missing(kind: &[&str]) -> Option<String> {
 
 /// A cluster whose only node is on a host made of this Debian, and does not run yet.
 fn start_on(debian: &str) -> Result<Lab> {
+    start_with(debian, &Packages::ready()?.file(".deb")?)
+}
+
+/// The same with this package.
+fn start_with(debian: &str, deb: &Path) -> Result<Lab> {
     let mut cluster = Cluster::builder("packages")
         .nodes(1, Kind::Apache)
         .conf("dfs.replication", 1)
@@ -95,8 +104,7 @@ fn start_on(debian: &str) -> Result<Lab> {
     cluster.node(0).stop()?;
     let conf = cluster.node(0).conf_dir();
     let tar = repository_root().join(debian);
-    let deb = Packages::ready()?.file(".deb")?;
-    let host = DebianHost::make(&tar, &deb, &cluster, &conf)?;
+    let host = DebianHost::make(&tar, deb, &cluster, &conf)?;
     Ok(Lab { cluster, fs, host })
 }
 
