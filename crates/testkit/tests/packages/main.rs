@@ -33,6 +33,10 @@ use std::time::Duration;
 
 /// Block size of the cluster's clients, bytes.
 const BLOCK: u64 = 1 << 20;
+/// Calls what the profile, the first argument, has for a start; `hdfs --workers` sets the second.
+const CALL: &str = "hadoop_deprecate_envvar() { :; }; hadoop_error() { echo \"$*\" >&2; }
+HAYLOFT=/opt/none HADOOP_DAEMON_MODE=start HADOOP_WORKER_MODE=$2
+. \"$1\"; hdfs_subcommand_datanode";
 /// When `swap in` is killed, in tenths of a second after it began.
 const KILLED_AT: [u64; 5] = [1, 5, 15, 40, 80];
 
@@ -302,7 +306,7 @@ impl Lab {
         passed()
     }
 
-    /// A node whose program was removed is stopped, and none is started.
+    /// A node whose program was removed is stopped, and none is started; others may be by `ssh`.
     fn gone(&mut self) -> Result<Outcome> {
         let was = self.host.add_to_environment("HAYLOFT=/opt/none")?;
         let codes = ["status", "stop", "start"].map(|action| self.host.daemon(action));
@@ -310,6 +314,14 @@ impl Lab {
             .write(&self.host.conf.join("hadoop-env.sh"), &was)?;
         let codes: Result<Vec<_>> = codes.into_iter().collect();
         expect_eq("status, stop and start", codes?, vec![0, 0, 1])?;
+        let profile = self.host.conf.join("shellprofile.d/hayloft.sh");
+        let profile = profile.display().to_string();
+        let call = |workers| {
+            self.host
+                .run(&["bash", "-c", CALL, "bash", &profile, workers])
+        };
+        call("true")?;
+        expect(call("false").is_err(), || "it goes on".into())?;
         self.starts_again()?;
         passed()
     }

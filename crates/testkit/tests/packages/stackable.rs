@@ -271,6 +271,8 @@ impl Lab {
 
     /// Begins the container: a user of group 0, variables that the operator sets, its command.
     fn begin(&mut self) -> Result<()> {
+        // The node that ran before counts as dead first.
+        self.cluster.namenode(0).wait_live(0, seconds(60))?;
         let [data, ipc] = self.told;
         let (data, ipc) = (format!("DATA_PORT={data}"), format!("IPC_PORT={ipc}"));
         let conf = format!("HADOOP_CONF_DIR={}", self.host.conf.display());
@@ -290,14 +292,11 @@ impl Lab {
         let words = std::iter::once(inside.get_program()).chain(inside.get_args());
         argv.extend(words.map(|word| word.to_string_lossy().into_owned()));
         self.container = Some(Spawn::new("container", argv, self.log()).start()?);
-        Ok(())
+        self.cluster.namenode(0).wait_live(1, seconds(60))
     }
 
     fn node(&mut self) -> Result<Outcome> {
-        // The node that ran before counts as dead first.
-        self.cluster.namenode(0).wait_live(0, seconds(60))?;
         self.begin()?;
-        self.cluster.namenode(0).wait_live(1, seconds(60))?;
         self.fs.put("/in-a-container", FILE, 5, json!({}))?;
         self.fs.check("/in-a-container", FILE, 5)?;
         let passed_on = self.through.load(Ordering::Relaxed);
@@ -310,6 +309,9 @@ impl Lab {
 
     /// What the container's first process is told ends the node well.
     fn stops(&mut self) -> Result<Outcome> {
+        if self.container.is_none() {
+            self.begin()?;
+        }
         let first = self.container.as_ref().map_or(0, Process::pid);
         let children = PathBuf::from(format!("/proc/{first}/task/{first}/children"));
         let bash = fs::read_to_string(&children).map_err(TestkitError::file("r", &children))?;
