@@ -7,7 +7,6 @@ use hayloft_conf::{Configuration, keys};
 use hayloft_store::{Store, VolumeSpace, now_ms};
 use hayloft_wire::proto::clientdatanode::SubmitDiskBalancerPlanRequest;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use sha1::{Digest as _, Sha1};
 
 use super::work::Work;
@@ -24,7 +23,8 @@ const VERSION: u64 = 1;
 /// The only kind of step.
 const MOVE_STEP: &str = "org.apache.hadoop.hdfs.server.diskbalancer.planner.MoveStep";
 
-/// A plan as Apache's planner writes it.
+/// A plan as Apache's planner writes it. Also what nothing looks at is of its type, or the plan is
+/// refused. Jackson would take texts of numbers, too, which no planner writes.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NodePlan {
@@ -35,11 +35,11 @@ struct NodePlan {
     #[serde(default)]
     time_stamp: i64,
     #[serde(rename = "nodeName")]
-    _node_name: Option<IgnoredAny>,
+    _node_name: Option<String>,
     #[serde(rename = "uri")]
-    _uri: Option<IgnoredAny>,
+    _uri: Option<String>,
     #[serde(rename = "port")]
-    _port: Option<IgnoredAny>,
+    _port: Option<i32>,
 }
 
 /// A step. Numbers that are 0 are left out.
@@ -59,9 +59,9 @@ struct MoveStep {
     #[serde(default)]
     bandwidth: i64,
     #[serde(rename = "idealStorage")]
-    _ideal_storage: Option<IgnoredAny>,
+    _ideal_storage: Option<Real>,
     #[serde(rename = "volumeSetID")]
-    _volume_set_id: Option<IgnoredAny>,
+    _volume_set_id: Option<String>,
 }
 
 /// A volume in a step: most of what is said of it is as old as the plan.
@@ -69,6 +69,32 @@ struct MoveStep {
 struct PlannedVolume {
     uuid: Option<String>,
     path: Option<String>,
+    #[serde(rename = "storageType")]
+    _storage_type: Option<String>,
+    #[serde(rename = "capacity")]
+    _capacity: Option<i64>,
+    #[serde(rename = "used")]
+    _used: Option<i64>,
+    #[serde(rename = "reserved")]
+    _reserved: Option<i64>,
+    #[serde(rename = "volumeDataDensity")]
+    _density: Option<Real>,
+    #[serde(rename = "failed")]
+    _failed: Option<bool>,
+    #[serde(rename = "skip")]
+    _skip: Option<bool>,
+    #[serde(rename = "transient")]
+    _transient: Option<bool>,
+    #[serde(rename = "readOnly")]
+    _read_only: Option<bool>,
+}
+
+/// A number, or the word `NaN`: JSON has none for it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Real {
+    Number(#[expect(dead_code, reason = "nothing looks at it")] f64),
+    Word(#[expect(dead_code, reason = "the same")] String),
 }
 
 /// The steps of a plan that may run here now.

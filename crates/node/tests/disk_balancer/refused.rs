@@ -89,6 +89,37 @@ async fn plans_that_are_wrong_are_refused_in_apaches_words_and_in_its_order() {
 }
 
 #[tokio::test]
+async fn fields_of_the_wrong_type_are_refused_also_where_nothing_looks_at_them() {
+    let lab = Lab::uneven(2, &[]).await;
+    let good = lab.plan(&[lab.step(0, 1, MIB)]);
+    let volume = "/volumeSetPlans/0/destinationVolume";
+    for (of, name, value) in [
+        ("", "port", json!("nine")),
+        ("", "port", json!(1_u64 << 31)),
+        ("", "nodeName", json!(["127.0.0.1"])),
+        ("", "timeStamp", json!("now")),
+        ("/volumeSetPlans/0", "idealStorage", json!(true)),
+        ("/volumeSetPlans/0", "volumeSetID", json!({})),
+        ("/volumeSetPlans/0", "bandwidth", json!("much")),
+        (volume, "capacity", json!("large")),
+        (volume, "volumeDataDensity", json!([0.5])),
+        (volume, "readOnly", json!(0.5)),
+        (volume, "path", json!({})),
+    ] {
+        let mut plan = good.clone();
+        plan.pointer_mut(of).expect("there")[name] = value.clone();
+        let refused = lab.submit(&plan).expect_err("refused");
+        assert_eq!(refused, "Parsing plan failed.", "{of}/{name}: {value}");
+    }
+    assert_eq!(lab.state(), (0, json!([])));
+    // What a later version says beside it is no reason.
+    let mut plan = good;
+    plan.pointer_mut(volume).expect("there")["later"] = json!([1]);
+    assert_eq!(lab.submit(&plan), Ok(()));
+    lab.ended().await;
+}
+
+#[tokio::test]
 async fn an_old_plan_runs_when_its_date_is_not_to_be_checked() {
     let lab = Lab::uneven(2, &[("dfs.disk.balancer.plan.valid.interval", "5")]).await;
     let mut plan = lab.plan(&[lab.step(0, 1, MIB)]);

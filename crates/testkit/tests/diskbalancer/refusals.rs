@@ -149,6 +149,38 @@ impl Lab {
             change(&mut plan);
             all.push((what, request(&plan.to_string())));
         };
+        for (what, field, value) in [
+            ("a port of words", "/port", json!("nine")),
+            ("a port that is too large", "/port", json!(1_u64 << 31)),
+            ("a list of names", "/nodeName", json!(["127.0.0.1"])),
+            (
+                "half of a truth",
+                "/volumeSetPlans/0/idealStorage",
+                json!(true),
+            ),
+            (
+                "a capacity of words",
+                "/volumeSetPlans/0/sourceVolume/capacity",
+                json!("large"),
+            ),
+            (
+                "a flag of a number with a fraction",
+                "/volumeSetPlans/0/sourceVolume/readOnly",
+                json!(0.5),
+            ),
+            (
+                "a volume that is a list",
+                "/volumeSetPlans/0/sourceVolume",
+                json!(["DS-1", "/a"]),
+            ),
+        ] {
+            let (of, name) = field.rsplit_once('/').unwrap_or_default();
+            changed(what, &|p| {
+                if let Some(of) = p.pointer_mut(of) {
+                    of[name] = value.clone();
+                }
+            });
+        }
         let old = good["timeStamp"].as_u64().unwrap_or(0);
         let old = u128::from(old).saturating_sub(DAY_MS + 60_000);
         changed("expired", &|p| {
