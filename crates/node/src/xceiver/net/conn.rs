@@ -144,10 +144,10 @@ impl Conn {
         tcp.map_or_else(of_this_host, |tcp| tcp.local_addr().ok())
     }
 
-    /// Whether the other end is on this machine, as Apache's node judges it.
+    /// Whether the other end is on this machine, as Apache's node judges it: both ends have the same
+    /// address.
     pub fn is_local(&self) -> bool {
-        let own = || self.local_addr().map(|own| own.ip());
-        self.peer.ip().is_loopback() || own() == Some(self.peer.ip())
+        self.local_addr().map(|own| own.ip()) == Some(self.peer.ip())
     }
 
     /// Whether what one call writes becomes a message, or several where it is long. The Go client
