@@ -1,4 +1,7 @@
-//! Moves between volumes beside disks that hang and stores that end.
+//! Moves between volumes beside disks that hang and stores that end. [`kills`]: a move that a kill
+//! ends.
+
+mod kills;
 
 use std::time::Instant;
 
