@@ -1,6 +1,8 @@
 //! The disk balancer of a node by Apache's command `hdfs diskbalancer`, beside a stock node that
-//! gets the same orders. [`refusals`]: plans that are wrong.
+//! gets the same orders. [`refusals`]: plans that are wrong. [`kills`]: nodes that are killed in a
+//! move.
 
+mod kills;
 mod refusals;
 
 use hayloft_testkit::error::Result;
@@ -14,8 +16,8 @@ use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, V
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Block size of the cluster's clients, bytes.
 const BLOCK: u64 = 1 << 20;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
             .case("keys_change_while_it_runs", Lab::reconfigured)
             .case("killed_in_a_move_and_handed_to_apache", Lab::killed)
             .case("a_disk_that_fails_ends_its_step", Lab::failed_disk);
+        kills::cases(suite);
         Ok(())
     })
 }
@@ -58,8 +61,8 @@ fn path_of(file: u64) -> String {
 }
 
 impl Lab {
-    /// Two nodes with two disks each. All that there is lies on the first of them.
-    fn start() -> Result<Self> {
+    /// Nodes with two disks each. The files that are given back fill the second ones, if wanted.
+    fn with(kinds: &[Kind], filled: bool) -> Result<(Self, Vec<PathBuf>)> {
         let base = scratch("diskbalancer-")?;
         let mut disks = Vec::new();
         let mut builder = Cluster::builder("diskbalancer")
@@ -70,7 +73,7 @@ impl Lab {
                 "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
                 0,
             );
-        for node in NODES {
+        for (node, kind) in kinds.iter().enumerate() {
             let mut volumes = Vec::new();
             for volume in 0..2 {
                 let name = format!("disk-{node}-{volume}");
@@ -79,16 +82,11 @@ impl Lab {
                 disks.push(TestMount::ext4(&image, &at, DISK_MIB)?);
                 volumes.push(VolumeSpec::at(at.join("data")));
             }
-            let kind = if node == 0 {
-                Kind::under_test()
-            } else {
-                Kind::Apache
-            };
-            builder = builder.node(NodeSpec::new(kind).volumes(volumes));
+            builder = builder.node(NodeSpec::new(*kind).volumes(volumes));
         }
         let mut fillers = Vec::new();
-        for node in NODES {
-            fillers.push(disks[node * 2 + 1].fill_but(BLOCK / 2)?);
+        for disk in disks.iter().skip(1).step_by(2).filter(|_| filled) {
+            fillers.push(disk.fill_but(BLOCK / 2)?);
         }
         let cluster = builder.start()?;
         let lab = Self {
@@ -97,6 +95,12 @@ impl Lab {
             disks,
             _base: base,
         };
+        Ok((lab, fillers))
+    }
+
+    /// Two nodes. All that there is lies on the first disk of each.
+    fn start() -> Result<Self> {
+        let (lab, fillers) = Self::with(&[Kind::under_test(), Kind::Apache], true)?;
         for file in 0..FILES {
             lab.fs.put(&path_of(file), 2 * BLOCK, file, json!({}))?;
         }
@@ -355,61 +359,6 @@ impl Lab {
         let args = ["-put", "-f", "-", path.as_str()];
         self.fs.tool_with(class::FS_SHELL, &args, put)?.ok()?;
         Ok(path)
-    }
-
-    /// Ended in the middle of a move, the node's directories are Apache's to go on with.
-    fn killed(&mut self) -> Result<Outcome> {
-        if Kind::under_test() == Kind::Apache {
-            return Ok(Outcome::Skipped("it is about a change of kinds".into()));
-        }
-        let counts = self.counts(0);
-        let (source, target) = if counts[0] > counts[1] {
-            (0, 1)
-        } else {
-            (1, 0)
-        };
-        // All that is read from now on comes from the node under test.
-        self.cluster.node(1).stop()?;
-        for round in 0..4 {
-            // As fast as the disks: it is killed while it copies.
-            let file = self.by_hand(0, (source, target), 12 * BLOCK + round, 1000)?;
-            self.run(&["-execute", &file, "-skipDateCheck"])?;
-            std::thread::sleep(Duration::from_millis(10 * round));
-            self.cluster.node(0).kill()?;
-            println!("killed with {:?} replicas", self.counts(0));
-            self.cluster.start_node(0)?;
-            // The client finds its connection to the killed node broken.
-            let _broken = self.query(0, &[]);
-            let idle = self.query(0, &[])?;
-            expect(idle.contains("Result: NO_PLAN"), || idle.clone())?;
-            self.check_files()?;
-        }
-        let file = self.by_hand(0, (target, source), 12 * BLOCK, 1000)?;
-        self.run(&["-execute", &file, "-skipDateCheck"])?;
-        self.cluster.node(0).kill()?;
-        for kind in [Kind::Apache, Kind::Hayloft] {
-            self.cluster.swap_node(0, kind)?;
-            self.check_files()?;
-            let node = self.cluster.nodes().next();
-            node.map_or(Ok(0), |node| self.fs.verify_metas(node))?;
-            self.no_block_twice()?;
-        }
-        self.cluster.start_node(1)?;
-        self.fs.wait_healthy("/files", seconds(60))?;
-        passed()
-    }
-
-    /// No replica is left on both disks of the node under test.
-    fn no_block_twice(&self) -> Result<()> {
-        let files = self.cluster.nodes().next().map(|n| n.all_block_files());
-        let mut seen = BTreeSet::new();
-        for path in files.unwrap_or_default() {
-            let name = path.file_name().map(std::ffi::OsStr::to_os_string);
-            expect(seen.insert(name), || {
-                format!("{} is there twice", path.display())
-            })?;
-        }
-        Ok(())
     }
 
     fn failed_disk(&mut self) -> Result<Outcome> {

@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY_MS: u128 = 24 * 3600 * 1000;
 
-fn request(plan: &str) -> SubmitDiskBalancerPlanRequest {
+pub fn request(plan: &str) -> SubmitDiskBalancerPlanRequest {
     SubmitDiskBalancerPlanRequest {
         plan_id: plan_id(plan),
         plan: plan.to_owned(),

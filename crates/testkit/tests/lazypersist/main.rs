@@ -1,9 +1,11 @@
 //! Files of the policy LAZY_PERSIST: in memory first, on disk later, at a stock NameNode.
-//! [`tmpfs`]: memory that is a real one, kills, and what becomes of it.
+//! [`tmpfs`]: memory that is a real one, kills, and what becomes of it. [`apache`]: kills of the
+//! stock node.
 //!
 //! The stock node sets no memory aside without Apache's native library. It takes over what ours
 //! leaves, and the reverse.
 
+mod apache;
 mod tmpfs;
 
 use hayloft_testkit::error::Result;
@@ -28,6 +30,7 @@ const LOCKED: &str = "dfs.datanode.max.locked.memory";
 const INTERVAL: &str = "dfs.datanode.lazywriter.interval.sec";
 /// Seconds within which no case ends.
 const NEVER: u64 = 3600;
+const NO_LIBHADOOP: &str = "there is no libhadoop: run scripts/fetch-libhadoop";
 const COPIED: &str = "RamDiskBlocksLazyPersisted";
 /// Reports and orders take seconds.
 const SOON: Duration = Duration::from_secs(60);
@@ -53,9 +56,10 @@ fn main() -> ExitCode {
             .case("a_deleted_file_leaves_nothing", Lab::deleted)
             .case("the_stock_node_takes_over_and_ours_back", Lab::swapped)
             .case("memory_that_is_empty_at_a_start", Lab::emptied)
-            .case("copies_of_the_stock_node_and_ours", Lab::stock_copies);
+            .case("copies_of_the_stock_node_and_ours", Lab::stock_copies)
+            .case("writers_of_other_hosts", Lab::others);
         if suite.may_mount_disks("memory_that_is_a_tmpfs") {
-            tmpfs::cases(suite);
+            apache::cases(&mut tmpfs::cases(suite));
         }
         Ok(())
     })
@@ -71,6 +75,11 @@ fn start(memory: VolumeSpec) -> Result<Lab> {
     let node = NodeSpec::new(Kind::under_test()).volumes(volumes);
     let cluster = Cluster::builder("lazypersist")
         .node(node.conf(LOCKED, MEMORY))
+        // A tmpfs of ours is smaller than what Apache's node leaves free by itself.
+        .conf(
+            "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
+            0,
+        )
         .conf("dfs.blocksize", BLOCK)
         .conf("dfs.replication", 1)
         .conf("dfs.datanode.failed.volumes.tolerated", 1)
@@ -220,14 +229,9 @@ impl Lab {
     /// As [`swapped`](Self::swapped), with a stock node that has memory: it copies ours, and ours
     /// serves what it copied, and what it had in memory only. That has no checksums.
     fn stock_copies(&mut self) -> Result<Outcome> {
-        let native = repository_root().join("target/libhadoop");
-        if !native.join("libhadoop.so").is_file() {
-            let why = "there is no libhadoop: run scripts/fetch-libhadoop";
-            return Ok(Outcome::Skipped(why.into()));
+        if !self.lets_apaches_node_lock() {
+            return Ok(Outcome::Skipped(NO_LIBHADOOP.into()));
         }
-        let mut flags: Vec<String> = SMALL_JVM_FLAGS.map(String::from).to_vec();
-        flags.push(format!("-Djava.library.path={}", native.display()));
-        self.cluster.node(0).set_jvm_flags(flags);
         let files = [("/lazy/ours", 11), ("/lazy/copied", 12), ("/lazy/bare", 13)];
         let [ours, copied, bare] = files;
         self.hand_over(Kind::under_test(), NEVER)?;
@@ -253,6 +257,36 @@ impl Lab {
         self.served("DISK", &files)?;
         let verified = self.fs.verify_metas(self.cluster.node(0))?;
         expect(verified >= files.len(), || format!("{verified} are whole"))?;
+        passed()
+    }
+
+    /// Whether Apache's node, when its turn comes, has the library that it locks memory with.
+    fn lets_apaches_node_lock(&mut self) -> bool {
+        let native = repository_root().join("target/libhadoop");
+        let mut flags: Vec<String> = SMALL_JVM_FLAGS.map(String::from).to_vec();
+        flags.push(format!("-Djava.library.path={}", native.display()));
+        self.cluster.node(0).set_jvm_flags(flags);
+        native.join("libhadoop.so").is_file()
+    }
+
+    /// A client with another address than the node's is of another host for nodes of both kinds:
+    /// its files go to memory where a key lets them.
+    fn others(&mut self) -> Result<Outcome> {
+        let mut kinds = vec![Kind::under_test()];
+        kinds.extend(self.lets_apaches_node_lock().then_some(Kind::Apache));
+        for kind in kinds {
+            for (others_too, storage) in [(false, "DISK"), (true, "RAM_DISK")] {
+                let conf = self.cluster.node(0).conf_mut();
+                conf.set("dfs.datanode.non.local.lazy.persist", others_too);
+                self.hand_over(kind, NEVER)?;
+                let name = |who| format!("/lazy/{who}-{kind:?}-{others_too}");
+                let elsewhere = json!({"conf": {"dfs.client.local.interfaces": "127.0.0.2"}});
+                self.fs.put(&name("other"), BLOCK, 21, elsewhere)?;
+                self.served(storage, &[(&name("other"), 21)])?;
+                self.put_in_memory(&name("local"), 22)?;
+            }
+        }
+        self.hand_over(Kind::under_test(), 1)?;
         passed()
     }
 

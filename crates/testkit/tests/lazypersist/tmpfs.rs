@@ -5,7 +5,7 @@ use crate::{BLOCK, COPIED, INTERVAL, Lab, NEVER, SOON, start, until};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{class, scratch};
 use hayloft_testkit::mounts::TestMount;
-use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::suite::{CaseGroup, expect, expect_eq, passed, seconds};
 use hayloft_testkit::{Outcome, Suite, TestkitError, VolumeSpec};
 use serde_json::json;
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ const MEMORY_MIB: u32 = 8;
 /// A step takes milliseconds: a kill may come too late.
 const TRIES: u32 = 20;
 /// Where the data of a replica is: at each step, and after a start.
-const IN_MEMORY: &[&str] = &["memory"];
+pub const IN_MEMORY: &[&str] = &["memory"];
 const COPYING: &[&str] = &["memory", "tmp"];
-const WITH_COPY: &[&str] = &["lazypersist", "memory"];
+pub const WITH_COPY: &[&str] = &["lazypersist", "memory"];
 const LEAVING: &[&str] = &["finalized", "memory"];
 
-pub fn cases(suite: &mut Suite) {
+pub fn cases(suite: &mut Suite) -> CaseGroup<'_, OnTmpfs> {
     let end = |on: OnTmpfs, failed| on.lab.cluster.conclude(failed);
     let mut on = suite.group(OnTmpfs::start, end);
     for (name, step) in [
@@ -34,11 +34,12 @@ pub fn cases(suite: &mut Suite) {
     }
     on.case("a_full_tmpfs_has_writers_go_to_disk", OnTmpfs::full)
         .case("a_tmpfs_that_is_unmounted", OnTmpfs::gone);
+    on
 }
 
-struct OnTmpfs {
+pub struct OnTmpfs {
     // Dropped first to last: the node ends before its memory goes.
-    lab: Lab,
+    pub lab: Lab,
     memory: Option<TestMount>,
     at: PathBuf,
     _base: tempfile::TempDir,
@@ -70,12 +71,12 @@ impl OnTmpfs {
         self.lab.ready()
     }
 
-    fn block(&self, file: &str) -> Result<i64> {
+    pub fn block(&self, file: &str) -> Result<i64> {
         Ok(self.lab.fs.blocks(file)?.remove(0).id)
     }
 
     /// Where the data of a block lies, in alphabetical order.
-    fn places(&mut self, id: i64) -> Vec<&'static str> {
+    pub fn places(&mut self, id: i64) -> Vec<&'static str> {
         let place_of = |path: &PathBuf| {
             let mut places = ["memory", "finalized", "lazypersist", "tmp"].into_iter();
             places.find(|place| path.iter().any(|part| part == *place))
@@ -89,7 +90,7 @@ impl OnTmpfs {
     }
 
     /// Removes a directory; nothing is left of any block.
-    fn remove(&mut self, dir: &str) -> Result<()> {
+    pub fn remove(&mut self, dir: &str) -> Result<()> {
         self.lab.fs.fs(&["-rm", "-r", "-skipTrash", dir])?;
         until("all blocks", Vec::new(), || {
             Ok(self.lab.cluster.node(0).all_block_files())
@@ -129,8 +130,7 @@ impl OnTmpfs {
                 self.remove(&dir)?;
             };
             if empty {
-                self.memory = None;
-                self.memory = Some(TestMount::tmpfs(&self.at, MEMORY_MIB)?);
+                self.empty()?;
             }
             self.restart(1)?;
             self.found(step, empty, &format!("{dir}/1"))?;
@@ -147,6 +147,23 @@ impl OnTmpfs {
             (false, false) => (Some("RAM_DISK"), WITH_COPY),
             (false, true) => (None, &[]),
         };
+        self.found_as(storage, places, file)
+    }
+
+    /// Memory after the host was switched off.
+    pub fn empty(&mut self) -> Result<()> {
+        self.memory = None;
+        self.memory = Some(TestMount::tmpfs(&self.at, MEMORY_MIB)?);
+        Ok(())
+    }
+
+    /// Waits until the replica is in these places; the NameNode counts it once, or as missing.
+    pub fn found_as(
+        &mut self,
+        storage: Option<&str>,
+        places: &[&'static str],
+        file: &str,
+    ) -> Result<()> {
         let id = self.block(file)?;
         until(file, places.to_vec(), || Ok(self.places(id)))?;
         if let Some(storage) = storage {

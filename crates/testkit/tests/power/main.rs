@@ -1,5 +1,5 @@
 //! The power of a node's disk is cut: what it acknowledged, and what is left of it. [`plan`]: how
-//! many cuts, and which.
+//! many cuts, and which. [`moves`]: cuts while replicas change their places.
 //!
 //! Nodes are on file systems of their own on loop devices. The cut is the kernel's own: nothing
 //! reaches the device any more, the node is killed with it, what it had in shared memory is gone,
@@ -9,6 +9,7 @@
 
 #[path = "../../../io/tests/plugin/compile.rs"]
 mod compile;
+mod moves;
 mod plan;
 
 use hayloft_testkit::error::{Result, TestkitError};
@@ -54,6 +55,9 @@ fn main() -> ExitCode {
             let rounds = plan.stub_rounds(systems.len());
             shown(suite, Cut::Stubs, &systems, rounds);
         }
+        if let Some(on) = systems.first() {
+            moves::cases(suite, Cut::Files, *on, plan.of_moves());
+        }
         if let Some(missing) = modelled::missing(modelled::HostedFileSystem::Raw) {
             let missing = missing.to_string();
             suite.case("with_a_volatile_cache", move || {
@@ -64,6 +68,9 @@ fn main() -> ExitCode {
         let rounds = plan.volatile_rounds(systems.len());
         if Kind::under_test() != Kind::Apache {
             shown(suite, Cut::VolatileStubs, &systems, rounds.clone());
+        }
+        if let Some(on) = systems.first() {
+            moves::cases(suite, Cut::Volatile, *on, plan.of_moves());
         }
         shown(suite, Cut::Volatile, &systems, rounds);
         Ok(())

@@ -93,6 +93,11 @@ impl CutPlan {
         rounds
     }
 
+    /// The seed and the number of cuts while replicas change their places.
+    pub fn of_moves(&self) -> (u64, u64) {
+        (self.seed ^ 4, self.cuts)
+    }
+
     /// Rounds over devices that lose what was not flushed: all clients ask for syncs.
     pub fn volatile_rounds(&self, disks: usize) -> Vec<Round> {
         let mut dice = Dice::new(self.seed ^ 1);

@@ -12,7 +12,7 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Stage, Status};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Duration, timeout};
 
 use super::node::Node;
@@ -34,6 +34,21 @@ impl Client {
         let stream = TcpStream::connect(("127.0.0.1", port))
             .await
             .expect("the node listens");
+        Self::on(stream)
+    }
+
+    /// A client whose address is not the node's: of another host, as far as the node can tell.
+    pub async fn from_elsewhere(node: &Node) -> Self {
+        let port = u16::try_from(node.id.xfer_port).expect("a port");
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket
+            .bind(([127, 0, 0, 2], 0).into())
+            .expect("of this host");
+        let stream = socket.connect(([127, 0, 0, 1], port).into()).await;
+        Self::on(stream.expect("the node listens"))
+    }
+
+    fn on(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("a TCP socket");
         Self {
             stream,

@@ -9,6 +9,7 @@ mod failures;
 mod garbage;
 mod group_checksums;
 mod inplace;
+mod lazy_persist;
 mod local_client;
 mod log_limits;
 mod logs;

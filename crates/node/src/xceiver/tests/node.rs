@@ -140,6 +140,14 @@ impl Node {
             .without_tokens()
     }
 
+    /// A node that may keep so many bytes of replicas in memory.
+    pub async fn with_memory(bytes: u64, settings: Settings, volumes: &[StorageType]) -> Self {
+        let disks = StoreShared::alone(8 << 20).with_locked_memory(bytes, 1);
+        let process = (disks, XceiverShared::new(settings.reading_memory));
+        let node = Self::beside(Some(&process), ("posix", None), settings, volumes).await;
+        node.without_tokens()
+    }
+
     /// A virtual node of the process that the others with these are of.
     pub async fn sibling(process: &(StoreShared, XceiverShared), settings: Settings) -> Self {
         let volumes = [StorageType::Disk];
