@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::thread::Builder as Thread;
 use std::time::Duration;
@@ -30,10 +31,16 @@ where
             return;
         };
         let _may_wait = MayWait::this_thread();
-        runtime.block_on(async { connection().await });
-        // A write is not left half done because its writer went away.
+        // A write is not left half done because its writer went away, or because the connection
+        // panicked: other connections' tasks outlive that, too.
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            runtime.block_on(async { connection().await });
+        }));
         while runtime.metrics().num_alive_tasks() > 0 {
             runtime.block_on(async { tokio::time::sleep(LOOK).await });
+        }
+        if let Err(panic) = ended {
+            resume_unwind(panic);
         }
     };
     let started = Builder::new_current_thread()
@@ -65,6 +72,23 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[tokio::test]
+    async fn what_a_connection_began_outlives_its_panic() {
+        let (go_on, waits) = tokio::sync::oneshot::channel::<()>();
+        let (end, ended) = tokio::sync::oneshot::channel();
+        let connection = move || async move {
+            tokio::spawn(async move {
+                waits.await.expect("told");
+                end.send(()).expect("it is waited for");
+            });
+            panic!("as a connection may");
+        };
+        assert!(run_alone("its-own", (), connection).is_ok());
+        tokio::time::sleep(5 * LOOK).await;
+        go_on.send(()).expect("it waits");
+        ended.await.expect("it went on");
+    }
 
     #[tokio::test]
     async fn a_thread_goes_with_what_its_connection_began() {
