@@ -1,11 +1,13 @@
 //! `hayloft-lab experiment`.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::UNIX_EPOCH;
 
 use clap::Args;
+use hayloft_bench::fair::origin::DataOrigin;
 use hayloft_lab::experiments::EXPERIMENTS;
 use hayloft_lab::published::PublishedFigures;
 use hayloft_lab::runner::Experiment;
@@ -21,7 +23,8 @@ use crate::error::{FINDING, LabError, USAGE};
 pub struct ExperimentArgs {
     /// Which, or all: pairs, layouts, scaling, dfsio, domains, power, slow-replica, super, tasks,
     /// parity, degraded, netblock, pfs, durability, native, streams, bare-disk, fscost,
-    /// virtual-disks, hadiofs, snapshots.
+    /// virtual-disks, hadiofs, snapshots. `all` goes on where it was stopped: what has a result of
+    /// these programs' commit below `--out` is not run again.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -193,12 +196,18 @@ fn failure(error: TestkitError) -> LabError {
 }
 
 /// Every experiment by a process of its own, with the same choices and a directory below `--out`.
-/// What lacks something on this machine says so, and is no failure.
+/// What lacks something on this machine says so, and is no failure. What has a signed result of this
+/// commit is left out, so that a run of many hours can be stopped and go on.
 fn all(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
     let program = std::env::current_exe().map_err(LabError::file("find", Path::new("this")))?;
+    let now = DataOrigin::now("", BTreeMap::new());
     let (mut lacking, mut failed) = (Vec::new(), Vec::new());
     for Experiment { name, .. } in EXPERIMENTS {
         let out = args.out.join(name);
+        if let Some(commit) = now.signed().filter(|now| has_result(&out, now)) {
+            eprintln!("{name}: has a result of {commit}");
+            continue;
+        }
         let words = std::env::args_os().skip(1);
         let words = words.map(|word| if word == "all" { name.into() } else { word });
         let mut command = Command::new(&program);
@@ -219,6 +228,12 @@ fn all(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
         failed.join(", ")
     );
     Ok(ExitCode::from(if failed.is_empty() { 0 } else { FINDING }))
+}
+
+/// Whether a directory has the result of an experiment, signed with this commit.
+fn has_result(out: &Path, commit: &str) -> bool {
+    let text = std::fs::read_to_string(out.join("record.json")).unwrap_or_default();
+    serde_json::from_str(&text).is_ok_and(|record: DataOrigin| record.signed() == Some(commit))
 }
 
 /// Experiments with disks of their own that are no modelled ones.

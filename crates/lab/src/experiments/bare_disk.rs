@@ -69,6 +69,8 @@ const COUNTS: [usize; 3] = [1, 4, 16];
 const STREAMS_MAX: u32 = 16;
 /// Bar: of the disk's own stream.
 const OF_DEVICE: f64 = 0.98;
+/// From so much of `direct`'s rate on the engine is to be built in.
+const TO_BE_BUILT_IN: f64 = 1.15;
 
 fn wants() -> Vec<WantedRatio> {
     let mut wants = Vec::new();
@@ -85,6 +87,12 @@ fn wants() -> Vec<WantedRatio> {
             of: of(RAW, "machine_s_gib"),
             over: of(DIRECT, "machine_s_gib"),
             bar: Bar::Most(1.0),
+        });
+        wants.push(WantedRatio {
+            text: format!("{streams} streams {what}, {RAW} to {DIRECT}, to become an engine"),
+            of: of(RAW, "mbs"),
+            over: of(DIRECT, "mbs"),
+            bar: Bar::Least(TO_BE_BUILT_IN),
         });
     }
     wants
