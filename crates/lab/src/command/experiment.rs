@@ -196,8 +196,8 @@ fn failure(error: TestkitError) -> LabError {
 }
 
 /// Every experiment by a process of its own, with the same choices and a directory below `--out`.
-/// What lacks something on this machine says so, and is no failure. What has a signed result of this
-/// commit is left out, so that a run of many hours can be stopped and go on.
+/// What lacks something on this machine says so, and is no failure. What has a signed result of
+/// this commit is left out, so that a run of many hours can be stopped and go on.
 fn all(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
     let program = std::env::current_exe().map_err(LabError::file("find", Path::new("this")))?;
     let now = DataOrigin::now("", BTreeMap::new());

@@ -69,7 +69,7 @@ impl OnTmpfs {
                     self.found_as(Some("RAM_DISK"), WITH_COPY, &file)?;
                 }
                 (Left::Memory, true) => self.found_as(None, &[], &file)?,
-                // Half of it is served to nobody.
+                // Half of it is served to no client.
                 (Left::HalfACopy, true) => {
                     until(&file, true, || {
                         let said = self.lab.fs.tool(class::FSCK, &[&file])?.out;

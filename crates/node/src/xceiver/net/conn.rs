@@ -144,8 +144,8 @@ impl Conn {
         tcp.map_or_else(of_this_host, |tcp| tcp.local_addr().ok())
     }
 
-    /// Whether the other end is on this machine, as Apache's node judges it: both ends have the same
-    /// address.
+    /// Whether the other end is on this machine, as Apache's node judges it: both ends have the
+    /// same address.
     pub fn is_local(&self) -> bool {
         self.local_addr().map(|own| own.ip()) == Some(self.peer.ip())
     }
