@@ -19,12 +19,12 @@ use super::steps::Steps;
 use crate::error::{FINDING, LabError, USAGE};
 
 /// `hayloft-lab experiment`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ExperimentArgs {
     /// Which, or all: pairs, layouts, scaling, dfsio, domains, power, slow-replica, super, tasks,
     /// parity, degraded, netblock, pfs, durability, native, streams, bare-disk, fscost,
-    /// virtual-disks, hadiofs, snapshots. `all` goes on where it was stopped: what has a result of
-    /// these programs' commit below `--out` is not run again.
+    /// virtual-disks, hadiofs, snapshots. `all` goes on where it was stopped: what has ended below
+    /// `--out`, with these choices and the programs' commit, is not run again.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -196,16 +196,21 @@ fn failure(error: TestkitError) -> LabError {
 }
 
 /// Every experiment by a process of its own, with the same choices and a directory below `--out`.
-/// What lacks something on this machine says so, and is no failure. What has a signed result of
-/// this commit is left out, so that a run of many hours can be stopped and go on.
+/// What lacks something on this machine says so, and is no failure. What has ended at this commit
+/// with these choices is left out, so that a run of many hours can be stopped and go on.
 fn all(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
     let program = std::env::current_exe().map_err(LabError::file("find", Path::new("this")))?;
     let now = DataOrigin::now("", BTreeMap::new());
     let (mut lacking, mut failed) = (Vec::new(), Vec::new());
-    for Experiment { name, .. } in EXPERIMENTS {
+    for experiment in &EXPERIMENTS {
+        let name = experiment.name;
         let out = args.out.join(name);
-        if let Some(commit) = now.signed().filter(|now| has_result(&out, now)) {
-            eprintln!("{name}: has a result of {commit}");
+        let (ended, mark) = (
+            out.join(ENDED),
+            now.signed().map(|commit| mark(args, experiment, commit)),
+        );
+        if mark.is_some() && std::fs::read_to_string(&ended).ok() == mark {
+            eprintln!("{name}: has ended at {}", now.signed().unwrap_or_default());
             continue;
         }
         let words = std::env::args_os().skip(1);
@@ -217,7 +222,11 @@ fn all(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
             .status()
             .map_err(LabError::file("start", &program))?;
         match status.code() {
-            Some(0) => {}
+            Some(0) => {
+                if let Some(mark) = mark {
+                    std::fs::write(&ended, mark).map_err(LabError::file("write", &ended))?;
+                }
+            }
             Some(code) if code == i32::from(USAGE) => lacking.push(name),
             _ => failed.push(name),
         }
@@ -230,10 +239,18 @@ fn all(args: &ExperimentArgs) -> Result<ExitCode, LabError> {
     Ok(ExitCode::from(if failed.is_empty() { 0 } else { FINDING }))
 }
 
-/// Whether a directory has the result of an experiment, signed with this commit.
-fn has_result(out: &Path, commit: &str) -> bool {
-    let text = std::fs::read_to_string(out.join("record.json")).unwrap_or_default();
-    serde_json::from_str(&text).is_ok_and(|record: DataOrigin| record.signed() == Some(commit))
+/// Beside the result of an experiment of `all` that was not stopped before its end.
+const ENDED: &str = "ended";
+
+/// What an experiment has ended with: the commit, and all choices. No seed but one that was given:
+/// without, it is another each time.
+fn mark(args: &ExperimentArgs, experiment: &Experiment, commit: &str) -> String {
+    let one = ExperimentArgs {
+        name: experiment.name.to_owned(),
+        seed: args.seed.or(Some(0)),
+        ..args.clone()
+    };
+    format!("{commit}: {}\n", command(&one, &options(&one, experiment)))
 }
 
 /// Experiments with disks of their own that are no modelled ones.
@@ -316,6 +333,23 @@ mod tests {
         assert_eq!(failure(lacking).code(), USAGE);
         let failed = TestkitError::Expectation("it read something else".into());
         assert_eq!(failure(failed).code(), FINDING);
+    }
+
+    #[test]
+    fn what_has_ended_is_known_by_its_commit_and_its_choices() {
+        let experiment = EXPERIMENTS.iter().find(|one| one.name == "durability");
+        let experiment = experiment.expect("it is known");
+        let of = |commit, more: &[&str]| mark(&parsed("all", more), experiment, commit);
+        let wanted = of("0123456789ab", &[]);
+        assert_eq!(of("0123456789ab", &[]), wanted, "seeds differ");
+        for (commit, more) in [
+            ("ba9876543210", &[][..]),
+            ("0123456789ab", &["--part", "XFS"]),
+            ("0123456789ab", &["--seed", "7"]),
+            ("0123456789ab", &["--quick"]),
+        ] {
+            assert_ne!(of(commit, more), wanted, "{commit} {more:?}");
+        }
     }
 
     /// The arguments of the experiment `name` with these more words.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 /// Where testbeds are kept.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct PlaceArgs {
     /// Directory of configuration, logs and disks of testbeds
     /// [default: $HAYLOFT_STATE/lab or .hayloft/lab].
