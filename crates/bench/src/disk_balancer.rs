@@ -1,9 +1,9 @@
 //! The disk balancer of a node: what is measured of it, and the order to move blocks from one
 //! volume to another with no bandwidth that holds it back.
 
-use super::blocking_rpc::BlockingRpc;
 use hayloft_node::disk_balancer::plan_id;
 use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcOptions, current_user};
+use hayloft_testkit::blocking_rpc::BlockingRpc;
 use hayloft_testkit::error::{Result, TestkitError, expect};
 use hayloft_testkit::node::Node;
 use hayloft_wire::proto::clientdatanode::{

@@ -13,7 +13,7 @@
 //! - [`rows`], [`client`], [`peers`], [`figures`], [`targets`]: what, who does it, who is compared,
 //!   which numbers, how much of them;
 //! - `rig`, `work`: processes and rounds; `clients`: what is done; [`names`]: the load client
-//!   towards the NameNode, by `blocking_rpc`; `native_client`, `relay`: the crate hdfs-native;
+//!   towards the NameNode; `native_client`, `relay`: the crate hdfs-native;
 //!   `scraped`: an agent;
 //! - `measure`, [`trace`], [`limits`]: how it is measured;
 //! - [`record`], [`results`], [`marks`], [`verdicts`], `cells`, [`page`], [`published`]: what is
@@ -25,7 +25,6 @@
 
 mod balance;
 mod bare;
-mod blocking_rpc;
 mod cells;
 pub mod cli;
 pub mod client;

@@ -1,7 +1,7 @@
 //! The load client towards a real NameNode: files and blocks allocated as a stock client would.
 
-use super::blocking_rpc::BlockingRpc;
 use hayloft_rpc::RpcOptions;
+use hayloft_testkit::blocking_rpc::BlockingRpc;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{Data, LatencyTally, LoadPlace, LoadSettings, write_block};
 use hayloft_wire::ids::{Block, ExtendedBlock};

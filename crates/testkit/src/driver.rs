@@ -222,6 +222,29 @@ impl Driver {
             .map_err(|e| TestkitError::Expectation(format!("dfsadmin {}: {e}", args.join(" "))))
     }
 
+    /// Waits until a node takes a block: it has registered, and the NameNode has its report.
+    ///
+    /// # Errors
+    /// When none does within `limit`.
+    pub fn wait_takes_blocks(&self, limit: Duration) -> Result<()> {
+        wait::until("a node that takes blocks", limit, || {
+            Ok(match self.put("/probe", 1, 1, json!({})) {
+                Ok(()) => Seen::Done(()),
+                Err(error) => Seen::NotYet(error.to_string()),
+            })
+        })?;
+        self.fs(&["-rm", "-skipTrash", "/probe"]).map(drop)
+    }
+
+    /// Sets the storage policy of a directory.
+    ///
+    /// # Errors
+    /// When the command fails.
+    pub fn set_policy(&self, path: &str, policy: &str) -> Result<()> {
+        let args = ["-setStoragePolicy", "-path", path, "-policy", policy];
+        self.tool(class::STORAGE_POLICIES, &args)?.ok().map(drop)
+    }
+
     /// Has the node at the IPC address `ipc` reread its configuration (`dfsadmin -reconfig`), and
     /// waits until it has done what follows from it: what `status` says then, errors of single
     /// properties included.

@@ -41,8 +41,11 @@
 //! - [`load`]: a load client that costs little, and a node without a NameNode;
 //! - `power` (feature `load`): nodes that are killed or lose their power or their disk, and what
 //!   is left then of what they acknowledged;
+//! - `blocking_rpc` (feature `load`): calls of a server from threads that wait;
 //! - `machine`, `congestion` (feature `load`): what this machine is, and over which TCP it talks.
 
+#[cfg(feature = "load")]
+pub mod blocking_rpc;
 pub mod cluster;
 #[cfg(feature = "load")]
 pub mod congestion;

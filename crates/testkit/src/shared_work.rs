@@ -173,8 +173,7 @@ impl SharedWork<'_> {
         let one = json!({"replication": 1});
         self.fs.put("/moved/f", bytes, 3, one)?;
         for (policy, wanted) in policies {
-            let args = ["-setStoragePolicy", "-path", "/moved", "-policy", policy];
-            self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+            self.fs.set_policy("/moved", policy)?;
             let run = self.fs.tool(class::MOVER, &["-p", "/moved"])?;
             expect(run.code == 0, || {
                 format!("mover: {} {}{}", run.code, run.out, run.err)

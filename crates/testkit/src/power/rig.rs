@@ -8,7 +8,6 @@ use super::check::{self, Findings};
 use super::disk::PowerDisk;
 use super::writers::{self, Acked, BLOCK, Syncs, WriterPhase};
 use crate::error::{Result, TestkitError};
-use crate::hadoop::class;
 use crate::modelled::Lost;
 use crate::node::{Kind, Node, NodeSpec, VolumeSpec};
 use crate::process::Signal;
@@ -137,8 +136,7 @@ impl Rig {
         for (_, (storage, policy)) in disks.iter().zip(TYPES) {
             let dir = format!("/{storage}");
             fs.fs(&["-mkdir", &dir])?;
-            let args = ["-setStoragePolicy", "-path", &dir, "-policy", policy];
-            fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+            fs.set_policy(&dir, policy)?;
         }
         // An operator formats directories long before anything is written to them.
         disks.iter().try_for_each(PowerDisk::sync)?;

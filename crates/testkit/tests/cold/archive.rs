@@ -229,8 +229,7 @@ impl Lab {
             )?);
         }
         for (policy, archive) in [("COLD", true), ("HOT", false), ("COLD", true)] {
-            let args = ["-setStoragePolicy", "-path", "/moved", "-policy", policy];
-            self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+            self.fs.set_policy("/moved", policy)?;
             let run = self.fs.tool(class::MOVER, &["-p", "/moved"])?;
             expect(run.code == 0, || {
                 format!("{} {}{}", run.code, run.out, run.err)

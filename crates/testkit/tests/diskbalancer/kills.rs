@@ -6,7 +6,8 @@
 
 use crate::refusals::request;
 use crate::{BLOCK, Lab};
-use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions, current_user};
+use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcOptions, current_user};
+use hayloft_testkit::blocking_rpc::BlockingRpc;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::process::Signal;
@@ -47,6 +48,12 @@ pub fn cases(suite: &mut Suite) {
     ] {
         on.case(name, move |lab| lab.killed_at(step));
     }
+}
+
+/// Whether a file of a volume is in the pool's `tmp`. The volume itself may be in another.
+fn is_in_tmp(path: &Path) -> bool {
+    let mut inside = path.iter().skip_while(|part| *part != "current");
+    inside.any(|part| part == "tmp")
 }
 
 /// All files below a directory that may change meanwhile.
@@ -139,20 +146,15 @@ impl Lab {
     /// Begins the move: Apache's command takes longer than the copy.
     fn submit(&mut self, source: usize) -> Result<()> {
         let plan = self.plan_json(0, (source, 1 - source), BIG, 1)?;
+        let options = RpcOptions {
+            user: current_user(),
+            ..RpcOptions::default()
+        };
         let ipc = self.cluster.node(0).ipc();
-        let talk = |error: String| TestkitError::Talk(error);
-        let runtime = tokio::runtime::Runtime::new().map_err(|e| talk(e.to_string()))?;
-        let answer: std::result::Result<SubmitDiskBalancerPlanResponse, RpcError> = runtime
-            .block_on(async {
-                let options = RpcOptions {
-                    user: current_user(),
-                    ..RpcOptions::default()
-                };
-                let client = RpcClient::new(ipc, CLIENT_DATANODE_PROTOCOL, options);
-                let plan = request(&plan.to_string());
-                client.call("submitDiskBalancerPlan", &plan).await
-            });
-        answer.map(drop).map_err(|error| talk(error.to_string()))
+        let rpc = BlockingRpc::new("DataNode", &ipc, CLIENT_DATANODE_PROTOCOL, options)?;
+        let _: SubmitDiskBalancerPlanResponse =
+            rpc.call("submitDiskBalancerPlan", &request(&plan.to_string()))?;
+        Ok(())
     }
 
     /// Kills the node when the other disk has part of the data; false when that came too late.
@@ -162,10 +164,8 @@ impl Lab {
             let files = below(&dir).into_iter();
             let mut copies = files.filter(|path| path.file_name() == name);
             let copy = copies.next()?;
-            let mut inside = copy.iter().skip_while(|part| *part != "current");
-            let in_tmp = inside.any(|part| part == "tmp");
             let bytes = std::fs::metadata(&copy).ok()?.len();
-            Some((in_tmp, bytes))
+            Some((is_in_tmp(&copy), bytes))
         };
         let limit = Instant::now() + seconds(20);
         while copied().is_none_or(|(_, bytes)| bytes == 0) && Instant::now() < limit {}
@@ -221,8 +221,7 @@ impl Lab {
             let all: Vec<PathBuf> = dirs.flat_map(|dir| below(&dir)).collect();
             let is_block = |path: &&PathBuf| {
                 let name = path.file_name().unwrap_or_default();
-                let mut inside = path.iter().skip_while(|part| *part != "current");
-                name.as_encoded_bytes().starts_with(b"blk_") || inside.any(|part| part == "tmp")
+                name.as_encoded_bytes().starts_with(b"blk_") || is_in_tmp(path)
             };
             let left: Vec<&PathBuf> = all.iter().filter(is_block).collect();
             let in_place = left

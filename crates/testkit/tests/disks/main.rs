@@ -237,8 +237,7 @@ impl Lab {
 
     fn policy_at_write(&mut self) -> Result<Outcome> {
         self.fs.fs(&["-mkdir", "/cold"])?;
-        let args = ["-setStoragePolicy", "-path", "/cold", "-policy", "COLD"];
-        self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+        self.fs.set_policy("/cold", "COLD")?;
         self.fs.put("/cold/f", 3 * BLOCK, 2, json!({}))?;
         self.wait_types("/cold/f", "ARCHIVE")?;
         self.fs.check("/cold/f", 3 * BLOCK, 2)?;
@@ -248,14 +247,7 @@ impl Lab {
     /// Files that may wait in memory are on DISK at once, also beside a RAM disk.
     fn lazy_persist(&mut self) -> Result<Outcome> {
         self.fs.fs(&["-mkdir", "/lazy"])?;
-        let args = [
-            "-setStoragePolicy",
-            "-path",
-            "/lazy",
-            "-policy",
-            "LAZY_PERSIST",
-        ];
-        self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+        self.fs.set_policy("/lazy", "LAZY_PERSIST")?;
         let more = json!({"replication": NODES});
         self.fs.put("/lazy/f", 3 * BLOCK, 2, more)?;
         self.fs.wait_replicas("/lazy/f", NODES, seconds(30))?;
@@ -324,8 +316,7 @@ impl Lab {
         self.fs.fs(&["-mkdir", "/moved"])?;
         self.fs.put("/moved/f", 6 * BLOCK + 123, 3, json!({}))?;
         for (policy, wanted) in [("COLD", "ARCHIVE"), ("HOT", "DISK")] {
-            let args = ["-setStoragePolicy", "-path", "/moved", "-policy", policy];
-            self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+            self.fs.set_policy("/moved", policy)?;
             let run = self.fs.tool(class::MOVER, &["-p", "/moved"])?;
             expect(run.code == 0, || {
                 format!("mover: {} {}{}", run.code, run.out, run.err)

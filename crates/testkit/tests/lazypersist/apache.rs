@@ -5,7 +5,7 @@
 //! the checksums, and frees the memory last. What lasts for a moment only is left by hand.
 
 use crate::tmpfs::{IN_MEMORY, OnTmpfs, WITH_COPY};
-use crate::{BLOCK, COPIED, INTERVAL, NEVER, NO_LIBHADOOP, until};
+use crate::{BLOCK, COPIED, INTERVAL, NEVER, NO_LIBHADOOP, SOON, until};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
@@ -63,7 +63,7 @@ impl OnTmpfs {
                 self.empty()?;
             }
             self.lab.cluster.start_node(0)?;
-            self.lab.ready()?;
+            self.lab.fs.wait_takes_blocks(SOON)?;
             match (left, empty) {
                 (Left::Memory | Left::HalfACopy, false) => {
                     self.found_as(Some("RAM_DISK"), WITH_COPY, &file)?;

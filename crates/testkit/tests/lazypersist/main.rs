@@ -9,7 +9,7 @@ mod apache;
 mod tmpfs;
 
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::{SMALL_JVM_FLAGS, class, repository_root};
+use hayloft_testkit::hadoop::{SMALL_JVM_FLAGS, repository_root};
 use hayloft_testkit::http;
 use hayloft_testkit::mounts::in_own_namespace;
 use hayloft_testkit::node::Kind;
@@ -89,10 +89,7 @@ fn start(memory: VolumeSpec) -> Result<Lab> {
         .start()?;
     let fs = cluster.driver()?;
     fs.fs(&["-mkdir", "/lazy"])?;
-    let args = ["-setStoragePolicy", "-path", "/lazy"];
-    let policy = ["-policy", "LAZY_PERSIST"];
-    let args = [&args[..], &policy[..]].concat();
-    fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+    fs.set_policy("/lazy", "LAZY_PERSIST")?;
     Ok(Lab { fs, cluster })
 }
 
@@ -212,18 +209,7 @@ impl Lab {
     fn hand_over(&mut self, kind: Kind, interval: u64) -> Result<()> {
         self.cluster.node(0).conf_mut().set(INTERVAL, interval);
         self.cluster.swap_node(0, kind)?;
-        self.ready()
-    }
-
-    /// Waits until the node takes a block, and the NameNode its report: it has registered.
-    fn ready(&mut self) -> Result<()> {
-        wait::until("a node that takes blocks", SOON, || {
-            Ok(match self.fs.put("/probe", 1, 1, json!({})) {
-                Ok(()) => Seen::Done(()),
-                Err(error) => Seen::NotYet(error.to_string()),
-            })
-        })?;
-        self.fs.fs(&["-rm", "-skipTrash", "/probe"]).map(drop)
+        self.fs.wait_takes_blocks(SOON)
     }
 
     /// As [`swapped`](Self::swapped), with a stock node that has memory: it copies ours, and ours

@@ -68,7 +68,7 @@ impl OnTmpfs {
         node.kill()?;
         node.conf_mut().set(INTERVAL, interval);
         self.lab.cluster.start_node(0)?;
-        self.lab.ready()
+        self.lab.fs.wait_takes_blocks(SOON)
     }
 
     pub fn block(&self, file: &str) -> Result<i64> {

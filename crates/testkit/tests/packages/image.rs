@@ -165,6 +165,23 @@ fn read(path: &Path) -> Result<Value> {
     parsed.map_err(|error| TestkitError::Expectation(format!("{}: {error}", path.display())))
 }
 
+/// Ends a container, then its cluster; of cases that failed its log is shown.
+pub fn end_container(cluster: Cluster, container: Option<Process>, failed: bool) {
+    if failed {
+        println!(
+            "{}",
+            hayloft_testkit::process::tail(&container_log(&cluster))
+        );
+    }
+    drop(container);
+    cluster.conclude(failed);
+}
+
+/// What the container's processes say.
+pub fn container_log(cluster: &Cluster) -> PathBuf {
+    cluster.dir().join("container.log")
+}
+
 struct Lab {
     // Dropped first to last: the client ends before its cluster.
     fs: Driver,
@@ -204,16 +221,8 @@ impl Lab {
         })
     }
 
-    fn end(mut self, failed: bool) {
-        if failed {
-            println!("{}", hayloft_testkit::process::tail(&self.log()));
-        }
-        self.container = None;
-        self.cluster.conclude(failed);
-    }
-
-    fn log(&self) -> PathBuf {
-        self.cluster.dir().join("container.log")
+    fn end(self, failed: bool) {
+        end_container(self.cluster, self.container, failed);
     }
 
     /// The layers bring what they should, to their owners, and nothing that gives rights.
@@ -329,7 +338,7 @@ impl Lab {
 
     fn begin(&mut self) -> Result<()> {
         let argv = self.argv(&self.image.words(&["Entrypoint"]));
-        let container = Spawn::new("container", argv, self.log()).start()?;
+        let container = Spawn::new("container", argv, container_log(&self.cluster)).start()?;
         self.container = Some(container);
         until("the container's health", seconds(60), || {
             Ok(match self.health()? {

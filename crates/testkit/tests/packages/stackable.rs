@@ -4,7 +4,7 @@
 
 use crate::BLOCK;
 use crate::host::{DebianHost, HADOOP_HOME, Packages};
-use crate::image::UnpackedImage;
+use crate::image::{UnpackedImage, container_log, end_container};
 use crate::systemd::OF_HDFS;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::repository_root;
@@ -257,16 +257,8 @@ impl Lab {
         })
     }
 
-    fn end(mut self, failed: bool) {
-        if failed {
-            println!("{}", hayloft_testkit::process::tail(&self.log()));
-        }
-        self.container = None;
-        self.cluster.conclude(failed);
-    }
-
-    fn log(&self) -> PathBuf {
-        self.cluster.dir().join("container.log")
+    fn end(self, failed: bool) {
+        end_container(self.cluster, self.container, failed);
     }
 
     /// Begins the container: a user of group 0, variables that the operator sets, its command.
@@ -291,7 +283,7 @@ impl Lab {
         let mut argv = first.map(str::to_owned).to_vec();
         let words = std::iter::once(inside.get_program()).chain(inside.get_args());
         argv.extend(words.map(|word| word.to_string_lossy().into_owned()));
-        self.container = Some(Spawn::new("container", argv, self.log()).start()?);
+        self.container = Some(Spawn::new("container", argv, container_log(&self.cluster)).start()?);
         self.cluster.namenode(0).wait_live(1, seconds(60))
     }
 
@@ -314,13 +306,14 @@ impl Lab {
         }
         let first = self.container.as_ref().map_or(0, Process::pid);
         let children = PathBuf::from(format!("/proc/{first}/task/{first}/children"));
-        let bash = fs::read_to_string(&children).map_err(TestkitError::file("r", &children))?;
+        let bash =
+            fs::read_to_string(&children).map_err(TestkitError::file("reading", &children))?;
         mounts::run(Command::new("kill").args(["-TERM", bash.trim()]))?;
         if let Some(container) = &mut self.container {
             let ended = container.wait(seconds(20))?;
             expect_eq("exit code", ended.code(), Some(0))?;
         }
-        let log = self.log();
+        let log = container_log(&self.cluster);
         let said = fs::read_to_string(&log).map_err(TestkitError::file("reading", &log))?;
         expect(said.contains("SIGTERM received"), || said.clone())?;
         passed()

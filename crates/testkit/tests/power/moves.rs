@@ -3,9 +3,10 @@
 
 use crate::Cut;
 use hayloft_node::disk_balancer::plan_id;
-use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions, current_user};
+use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcOptions, current_user};
+use hayloft_testkit::blocking_rpc::BlockingRpc;
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::hadoop::{class, scratch};
+use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::http;
 use hayloft_testkit::mounts::TestMount;
 use hayloft_testkit::node::Kind;
@@ -78,17 +79,6 @@ fn cut(cluster: &mut Cluster, disks: &[&PowerDisk], seed: u64) -> Result<()> {
     }
     cluster.node(0).kill()?;
     disks.iter().try_for_each(|disk| disk.power_on())
-}
-
-/// Waits until the node takes a block: it has registered and reported.
-fn ready(fs: &Driver) -> Result<()> {
-    wait::until("a node that takes blocks", SOON, || {
-        Ok(match fs.put("/probe", 1, 1, json!({})) {
-            Ok(()) => Seen::Done(()),
-            Err(error) => Seen::NotYet(error.to_string()),
-        })
-    })?;
-    fs.fs(&["-rm", "-skipTrash", "/probe"]).map(drop)
 }
 
 /// The data files of blocks on the node, but those that are being deleted.
@@ -186,7 +176,7 @@ impl Moves {
             in_the_midst += u64::from(left.iter().all(|count| *count > 0));
             self.cluster.start_node(0)?;
             self.cluster.wait_all_live()?;
-            ready(&self.fs)?;
+            self.fs.wait_takes_blocks(SOON)?;
             each_once(&self.cluster, usize::try_from(FILES).unwrap_or(0))?;
             for file in 0..FILES {
                 let path = format!("/files/{file}");
@@ -232,19 +222,14 @@ impl Moves {
             ignore_date_check: Some(true),
             plan_file: "/plans/none".to_owned(),
         };
-        let talk = |error: String| TestkitError::Talk(error);
-        let runtime = tokio::runtime::Runtime::new().map_err(|e| talk(e.to_string()))?;
+        let options = RpcOptions {
+            user: current_user(),
+            ..RpcOptions::default()
+        };
         let ipc = self.cluster.node(0).ipc();
-        let answer: std::result::Result<SubmitDiskBalancerPlanResponse, RpcError> = runtime
-            .block_on(async {
-                let options = RpcOptions {
-                    user: current_user(),
-                    ..RpcOptions::default()
-                };
-                let client = RpcClient::new(ipc, CLIENT_DATANODE_PROTOCOL, options);
-                client.call("submitDiskBalancerPlan", &request).await
-            });
-        answer.map(drop).map_err(|error| talk(error.to_string()))
+        let rpc = BlockingRpc::new("DataNode", &ipc, CLIENT_DATANODE_PROTOCOL, options)?;
+        let _: SubmitDiskBalancerPlanResponse = rpc.call("submitDiskBalancerPlan", &request)?;
+        Ok(())
     }
 }
 
@@ -283,14 +268,7 @@ impl Lazy {
             .start()?;
         let fs = cluster.driver()?;
         fs.fs(&["-mkdir", "/lazy"])?;
-        let args = [
-            "-setStoragePolicy",
-            "-path",
-            "/lazy",
-            "-policy",
-            "LAZY_PERSIST",
-        ];
-        fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+        fs.set_policy("/lazy", "LAZY_PERSIST")?;
         Ok(Self {
             fs,
             cluster,
@@ -342,7 +320,7 @@ impl Lazy {
             self.memory = Some(TestMount::tmpfs(&self.at, MEMORY_MIB)?);
             self.cluster.start_node(0)?;
             self.cluster.wait_all_live()?;
-            ready(&self.fs)?;
+            self.fs.wait_takes_blocks(SOON)?;
             for file in 0..FIT {
                 self.on_disk(&name(file))?;
                 self.fs.check(&name(file), IN_MEMORY_BYTES, file)?;

@@ -2,7 +2,6 @@
 
 use super::{BLOCK, Lab};
 use hayloft_testkit::error::Result;
-use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
@@ -16,14 +15,7 @@ pub fn start() -> Result<Lab> {
     let node = NodeSpec::new(Kind::under_test()).volumes(volumes);
     let lab = Lab::with(node.conf("dfs.datanode.lazywriter.interval.sec", 1))?;
     lab.fs.fs(&["-mkdir", "/lazy"])?;
-    let set = [
-        "-setStoragePolicy",
-        "-path",
-        "/lazy",
-        "-policy",
-        "LAZY_PERSIST",
-    ];
-    lab.fs.tool(class::STORAGE_POLICIES, &set)?.ok()?;
+    lab.fs.set_policy("/lazy", "LAZY_PERSIST")?;
     Ok(lab)
 }
 

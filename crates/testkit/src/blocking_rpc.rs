@@ -1,14 +1,14 @@
 //! Calls of a Hadoop server by RPC, from threads that wait for the answer.
 
+use crate::error::{Result, TestkitError};
 use hayloft_rpc::{RpcClient, RpcError, RpcOptions};
-use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_wire::rpc::names::Protocol;
 use hayloft_wire::schema::WireMessage;
 use tokio::runtime::Runtime;
 
 /// A server, and a thread that talks to it.
 #[derive(Debug)]
-pub(super) struct BlockingRpc {
+pub struct BlockingRpc {
     runtime: Runtime,
     rpc: RpcClient,
     /// What it is, for errors.
@@ -20,7 +20,7 @@ impl BlockingRpc {
     ///
     /// # Errors
     /// When threads cannot be started.
-    pub(super) fn new(
+    pub fn new(
         server: &'static str,
         address: &str,
         protocol: Protocol,
@@ -40,7 +40,8 @@ impl BlockingRpc {
     }
 
     /// `host:port` of the server.
-    pub(super) fn address(&self) -> &str {
+    #[must_use]
+    pub fn address(&self) -> &str {
         self.rpc.address()
     }
 
@@ -48,7 +49,7 @@ impl BlockingRpc {
     ///
     /// # Errors
     /// When the server refuses or does not answer.
-    pub(super) fn call<Req, Resp>(&self, method: &'static str, request: &Req) -> Result<Resp>
+    pub fn call<Req, Resp>(&self, method: &'static str, request: &Req) -> Result<Resp>
     where
         Req: prost::Message,
         Resp: WireMessage,
