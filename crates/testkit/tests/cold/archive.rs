@@ -209,7 +209,8 @@ impl Lab {
     }
 
     fn mover(&mut self) -> Result<Outcome> {
-        self.fs.fs(&["-rm", "-skipTrash", "/first"])?;
+        // It is the file of the case before, and not there where this one runs alone.
+        self.fs.fs(&["-rm", "-skipTrash", "-f", "/first"])?;
         let bytes = BLOCKS * BLOCK;
         self.fs.put("/moved", bytes, 2, json!({}))?;
         self.fs.wait_replicas("/moved", NODES.len(), seconds(60))?;
